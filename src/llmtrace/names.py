@@ -1,0 +1,93 @@
+"""Every name that leaves llmtrace, in one place: records, attributes, phases, and the shape of the hot ones in the ring."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from .record import Kind
+
+STEP: Final = "llmtrace.step"
+LOG: Final = "llmtrace.log"
+MEMORY: Final = "llmtrace.memory"
+METRIC: Final = "llmtrace.metric"
+OOM: Final = "llmtrace.oom"
+FAILURE: Final = "llmtrace.failure"
+PROCESS: Final = "llmtrace.process"
+INCIDENT: Final = "llmtrace.incident"
+
+PHASES: Final = ("data_wait", "forward", "backward", "optimizer", "gradient_sync_exposed", "checkpoint")
+"""The phases of a step that have an attribute of their own; `llmtrace.phase(name)` may name others."""
+
+
+def phase_attribute(phase: str) -> str:
+    return f"llmtrace.step.{phase}_ns"
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """How a positional record lies in the ring: after the time, one value a field.
+
+    A field that is a field of Record goes there, any other is an attribute of that name; None means absent. `id` is the
+    frame's kind byte, unique within one ring only: the ring carries the schemas that it uses.
+    """
+
+    id: int
+    name: str
+    kind: Kind
+    fields: tuple[str, ...]
+
+
+GENERAL: Final = Schema(1, "", "event", ("name", "kind", "severity", "body", "step", "duration_ns", "span_id", "parent_span_id", "attributes"))
+"""Any record at all, for what is not hot: name and kind lie in the frame."""
+
+SCHEMAS: Final = (
+    GENERAL,
+    Schema(2, LOG, "log", ("severity", "body", "step", "log.logger", "code.file.path", "code.line.number", "thread.name", "attributes")),
+    Schema(3, STEP, "span", ("duration_ns", "step", *(phase_attribute(p) for p in PHASES), "llmtrace.step.samples", "llmtrace.step.tokens")),
+    Schema(
+        4,
+        MEMORY,
+        "sample",
+        (
+            "step",
+            "llmtrace.memory.allocated_bytes",
+            "llmtrace.memory.reserved_bytes",
+            "llmtrace.memory.peak_bytes",
+            "llmtrace.memory.retries",
+            "llmtrace.memory.rss_bytes",
+        ),
+    ),
+    Schema(5, METRIC, "sample", ("step", "llmtrace.metric.name", "llmtrace.metric.value")),
+)
+"""The hot records, by position. Adding a field at the end or a schema with a new id keeps old readers right."""
+
+EXCEPTION_TYPE: Final = "exception.type"
+EXCEPTION_MESSAGE: Final = "exception.message"
+EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
+FAILURE_PHASE: Final = "llmtrace.failure.phase"
+FAILURE_LINE: Final = "llmtrace.failure.line"
+"""The innermost line of the user's own code, `file:line in function`."""
+FAILURE_SEEN_BY: Final = "llmtrace.failure.seen_by"
+"""excepthook, thread, trace, lightning, or faulthandler."""
+
+PROCESS_ACTION: Final = "llmtrace.process.action"
+"""started, finished (both by the process itself) or died (by the agent)."""
+PROCESS_EXIT_CODE: Final = "llmtrace.process.exit_code"
+PROCESS_SIGNAL: Final = "llmtrace.process.signal"
+PROCESS_ENDING: Final = "llmtrace.process.ending"
+PROCESS_COMMAND: Final = "llmtrace.process.command"
+
+OOM_DEVICE: Final = "llmtrace.oom.device"
+"""cpu, cuda:N, or cgroup."""
+OOM_SIZE: Final = "llmtrace.oom.size_bytes"
+OOM_FREE: Final = "llmtrace.oom.free_bytes"
+OOM_LIMIT: Final = "llmtrace.oom.limit_bytes"
+OOM_ALLOCATED: Final = "llmtrace.oom.allocated_bytes"
+OOM_RESERVED: Final = "llmtrace.oom.reserved_bytes"
+OOM_RSS: Final = "llmtrace.oom.rss_bytes"
+OOM_STATISTICS: Final = "llmtrace.oom.statistics"
+"""The allocator's own summary, as text."""
+
+METRIC_NAME: Final = "llmtrace.metric.name"
+METRIC_VALUE: Final = "llmtrace.metric.value"

@@ -6,18 +6,23 @@ is the id of the schema that names the others. Decoding needs only what the ring
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 
 from .names import SCHEMAS, Schema
-from .record import INFO, Identity, Record
+from .record import INFO, Identity, Kind, Record
 
 RECORD_FIELDS: Final = frozenset({"name", "kind", "severity", "body", "step", "duration_ns", "span_id", "parent_span_id", "attributes"})
 
 encode = msgspec.msgpack.Encoder().encode
 """Sequence of values, the time first -> payload bytes."""
+
+_ORDERED: Final = ("name", "kind", "severity", "body", "step", "duration_ns", "span_id", "parent_span_id", "attributes")
+_decode_list = msgspec.msgpack.Decoder(list[Any]).decode
 
 decode_values = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
 """Payload bytes -> values, the time first."""
@@ -70,43 +75,79 @@ def known_schemas() -> Description:
     return Description(schemas=list(SCHEMAS))
 
 
+Pick = Callable[[list[Any]], tuple[Any, ...]]
+Plan = tuple[int, Pick, tuple[str, ...], Pick, str, Kind]
+"""How one schema's values become a record, worked out once: number of values, Record's own, names of the attributes, theirs, name, kind."""
+
+
+def _plan(schema: Schema) -> Plan:
+    places = {field: place for place, field in enumerate(schema.fields, 1)}
+    own = itemgetter(*(places.get(field, -1) for field in _ORDERED))  # -1: the None that is put behind the last value
+    names = tuple(field for field in schema.fields if field not in RECORD_FIELDS)
+    rest = itemgetter(*(places[name] for name in names), 0, 0)  # two more, so that it is a tuple however few there are
+    return len(schema.fields) + 1, own, names, rest, schema.name, schema.kind
+
+
 class Decoder:
-    """Turns the frames of one ring into records. `mono_to_wall_ns` is added to a frame's time."""
+    """Turns the frames of one ring into records."""
 
     def __init__(self, description: Description, fallback: Mapping[str, str] | None = None) -> None:
-        self._schemas = {schema.id: schema for schema in description.schemas}
-        self._epochs = filled_epochs(description.epochs, fallback or {})
+        self._plans = {schema.id: _plan(schema) for schema in description.schemas}
+        epochs = filled_epochs(description.epochs, fallback or {}) or [Epoch(0, Identity())]
+        self._since = [epoch.since_ns for epoch in epochs[1:]]
+        self._identities = [epoch.identity for epoch in epochs]
 
     def identity_at(self, mono_ns: int) -> Identity:
         """Who the process was at that moment: the last epoch not after it, else the first."""
-        found = self._epochs[0].identity if self._epochs else Identity()
-        for epoch in self._epochs:
-            if epoch.since_ns > mono_ns:
-                break
-            found = epoch.identity
-        return found
+        return self._identities[bisect_right(self._since, mono_ns) if self._since else 0]
 
     def record(self, kind: int, payload: bytes | memoryview, position: int, mono_to_wall_ns: int) -> Record | None:
         """The record in a frame, or None where the ring never named its schema (the caller counts it)."""
-        schema = self._schemas.get(kind)
-        if schema is None:
-            return None
-        values = decode_values(payload)
-        identity = self.identity_at(values[0])
-        own: dict[str, Any] = {"name": schema.name, "kind": schema.kind, "severity": INFO}
-        attributes: dict[str, Any] = {}
-        for field, value in zip(schema.fields, values[1:], strict=False):
-            if value is None:
+        return next(iter(self.records(((kind, position, payload),), mono_to_wall_ns)), None)
+
+    def records(self, frames: Iterable[tuple[int, int, bytes | memoryview]], mono_to_wall_ns: int) -> list[Record]:
+        """The records in frames of (kind, position, payload), without those whose schema the ring never named.
+
+        `mono_to_wall_ns` is added to a frame's time. One loop without a call of our own: this is what reading a window costs.
+        """
+        found: list[Record] = []
+        add, plan_of, identity, since = found.append, self._plans.get, self._identities[0], self._since
+        own_span_id, parent_id = identity.span_id, identity.parent_span_id
+        for frame_kind, position, payload in frames:
+            if (plan := plan_of(frame_kind)) is None:
                 continue
-            if field == "attributes":
-                attributes.update(value)
-            elif field in RECORD_FIELDS:
-                own[field] = value
-            else:
-                attributes[field] = value
-        own.setdefault("span_id", identity.span_id)
-        own.setdefault("parent_span_id", identity.parent_span_id)
-        return Record(id=f"{identity.span_id}-{position:x}", time_ns=values[0] + mono_to_wall_ns, identity=identity, attributes=attributes, **own)
+            size, pick, names, pick_rest, schema_name, schema_kind = plan
+            values = _decode_list(payload)
+            if len(values) != size:  # a newer or older writer of the same schema
+                values = [*values[:size], *(None for _ in range(size - len(values)))]
+            time_ns = values[0]
+            if since:
+                identity = self.identity_at(time_ns)
+                parent_id = identity.parent_span_id
+            values.append(None)
+            name, kind, severity, body, step, duration_ns, span_id, parent_span_id, more = pick(values)
+            rest = pick_rest(values)
+            named = zip(names, rest, strict=False)
+            attributes = {key: value for key, value in named if value is not None} if None in rest else dict(named)
+            if more:
+                attributes.update(more)
+            add(
+                Record(
+                    id="%s-%x" % (own_span_id, position),  # noqa: UP031 - twice as fast as an f-string here
+                    time_ns=time_ns + mono_to_wall_ns,
+                    kind=kind or schema_kind,
+                    name=name or schema_name,
+                    identity=identity,
+                    severity=INFO if severity is None else severity,
+                    body=body,
+                    step=step,
+                    duration_ns=duration_ns,
+                    span_id=span_id or own_span_id,
+                    parent_span_id=parent_span_id or parent_id,
+                    attributes=attributes,
+                )
+            )
+        return found
 
 
 def filled_epochs(epochs: list[Epoch], fallback: Mapping[str, str]) -> list[Epoch]:

@@ -1,0 +1,8 @@
+"""`python -m llmtrace.agent [--service]`."""
+
+import sys
+
+from .main import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

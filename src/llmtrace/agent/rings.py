@@ -1,0 +1,138 @@
+"""All rings of a directory: found as they appear, followed, their processes' deaths noticed the moment they happen."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ..clock import monotonic_ns
+from ..directory import Directory
+from ..guard import shield
+from ..journal import RingRow
+from ..ring import RingError, RingReader, find_rings
+from .log import say
+from .tail import Tail
+
+POLL_MS: Final = 50
+"""How long a record may lie unread. A death wakes the poll at once; facts: 20 ms costs half as much again, 100 ms saves nothing."""
+
+LOOK_NS: Final = 2_000_000_000
+"""How often the folders are listed although their times say that nothing was added."""
+
+FRESH_NS: Final = 100_000_000
+"""A folder's time is coarse: one that changed just now may change again under the same time."""
+
+
+Lookup = Callable[[str], tuple[RingRow | None] | None]
+"""Span id -> (what the journal has of that ring, None for nothing), or None where it cannot be asked now."""
+
+
+class Rings:
+    """The rings of one directory by span id."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self.tails: dict[str, Tail] = {}
+        self._refused: dict[Path, int] = {}
+        self._seen: object = None
+        self._looked_ns = 0
+        self._poll = select.poll()
+        self._by_fd: dict[int, Tail] = {}
+
+    def wait(self, timeout_ms: int = POLL_MS) -> None:
+        """Sleep until a process dies, at most `timeout_ms`; deaths are noted on their tails."""
+        events = self._poll.poll(timeout_ms)
+        now_ns = monotonic_ns()
+        for fd, _ in events:
+            self._bury(self._by_fd[fd], now_ns)
+        for tail in self.tails.values():
+            if tail.death is None and tail.watch.life == "alive" and tail.watch.fd < 0 and not tail.watch.lives_without_pidfd():
+                self._bury(tail, now_ns)
+
+    def _bury(self, tail: Tail, now_ns: int) -> None:
+        """The newest ring of a process gets its end; one that the process left behind before (stop, exec) ended with its own word."""
+        if (fd := tail.watch.fd) in self._by_fd:
+            self._poll.unregister(fd)
+            del self._by_fd[fd]
+        newest = max((t for t in self.tails.values() if same_process(t, tail)), key=lambda t: t.header.started_ns)
+        tail.superseded = newest is not tail
+        tail.die(now_ns, None if tail.superseded else tail.watch.exit_code())
+
+    def find(self, lookup: Lookup) -> None:
+        """Look for new rings; `lookup` is what the journal has of them."""
+        now_ns = monotonic_ns()
+        seen = [modified_ns(folder) for folder in (self._directory.rings, self._directory.registry)]
+        fresh = abs(time.time_ns() - max(seen)) < FRESH_NS
+        if seen == self._seen and not fresh and now_ns - self._looked_ns < LOOK_NS:
+            return
+        self._seen, self._looked_ns = seen, now_ns
+        followed = {tail.path for tail in self.tails.values()}
+        for path in find_rings(self._directory.rings, self._directory.registry):
+            if path not in followed and now_ns >= self._refused.get(path, 0):
+                self._add(path, lookup)
+
+    def _add(self, path: Path, lookup: Lookup) -> None:
+        try:
+            reader = RingReader(path)
+        except (RingError, OSError) as error:
+            self._refuse(path, error)
+            return
+        span_id = reader.header().span_id
+        answer = lookup(span_id)
+        if span_id in self.tails or answer is None:
+            reader.close()
+            return
+        tail = Tail(path, self._directory.rings, reader, answer[0])
+        self.tails[span_id] = tail
+        if tail.watch.life == "alive" and tail.watch.fd >= 0:
+            self._by_fd[tail.watch.fd] = tail
+            self._poll.register(tail.watch.fd, select.POLLIN)
+        elif tail.watch.life == "gone":
+            tail.die(None, tail.watch.exit_code())
+
+    def _refuse(self, path: Path, error: Exception) -> None:
+        """What is no ring (yet, or of a version to come) is looked at again now and then, and left where it is; dead links go."""
+        if path not in self._refused:
+            say(f"{path} is passed over: {error}")
+        self._refused[path] = monotonic_ns() + LOOK_NS
+        if path.is_symlink() and not path.exists():
+            path.unlink(missing_ok=True)
+
+    def read(self) -> None:
+        """Everything new of every ring. One that cannot be read stops no other."""
+        for tail in self.tails.values():
+            with shield(f"agent reads {tail.path.name}"):
+                tail.read()
+
+    def living(self) -> int:
+        """How many processes we know to be alive. Those of another pid namespace are not counted: nobody here can know."""
+        return sum(1 for tail in self.tails.values() if tail.death is None and tail.watch.life == "alive")
+
+    def drop_finished(self) -> None:
+        """Let go of, and remove, each ring whose process is dead and whose last word is in the journal."""
+        now_ns = monotonic_ns()
+        for span_id, tail in list(self.tails.items()):
+            if tail.done(now_ns):
+                del self.tails[span_id]
+                tail.remove()
+                tail.close()
+
+    def close(self) -> None:
+        for tail in self.tails.values():
+            tail.close()
+        self.tails.clear()
+
+
+def same_process(one: Tail, other: Tail) -> bool:
+    return (one.header.pid, one.header.start_ticks) == (other.header.pid, other.header.start_ticks)
+
+
+def modified_ns(folder: Path) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,96 @@
+"""Waiting for the moment a process turns out to train: its first process group, optimizer, or Lightning fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .finder import Waiting, imported, the_finder, when_imported
+
+if TYPE_CHECKING:
+    from ..rank.patches import Seam
+
+TRAINERS = ("lightning.pytorch.trainer.trainer", "pytorch_lightning.trainer.trainer")
+
+
+def for_torch() -> None:
+    """Have `torch_arrived` called after `import torch`; once, however often a .pth is read."""
+    if torch_arrived not in the_finder().waiting.get("torch", ()) and not imported("torch"):
+        when_imported("torch", torch_arrived)
+
+
+def torch_arrived() -> None:
+    """torch is there: a worker of a traced rank is traced from here on, any other process once it trains."""
+    from ..guard import shield
+
+    with shield("LLMTRACE=1"):
+        from ..rank import children
+
+        source = children.parent()
+        if source is not None and source.rank is not None and children.is_multiprocessing_child():
+            start_worker()
+        else:
+            Trigger().arm()
+
+
+def start_worker() -> None:
+    from ..rank.runtime import host
+
+    host.start({})
+
+
+class Trigger:
+    """Waits at the seams where training begins, starts tracing at the first that is passed, and leaves them all."""
+
+    def __init__(self) -> None:
+        self._undos: list[Callable[[], None]] = []
+
+    def arm(self) -> None:
+        from ..rank.patches import DEFAULT_GROUP
+
+        self._undos.append(DEFAULT_GROUP.watch(is_set, self._group_made))
+        self._undos.append(optimizer_seam().watch(nothing, self._optimizer_made))
+        for module in TRAINERS:
+            self._undos.append(when_imported(module, self._at_fit(module)))
+
+    def _at_fit(self, module: str) -> Waiting:
+        def watch() -> None:
+            from ..rank.patches import Seam
+
+            seam = Seam(module, "Trainer.fit", "when Lightning begins to train, if nobody added the callback")
+            self._undos.append(seam.watch(self._fit_begins, nothing))
+
+        return watch
+
+    def _group_made(self, is_group: bool | None, _result: Any, error: BaseException | None) -> None:
+        if is_group and error is None:
+            self._fire()
+
+    def _optimizer_made(self, _token: object, _result: Any, error: BaseException | None) -> None:
+        if error is None:
+            self._fire()
+
+    def _fit_begins(self, *_call: object) -> None:
+        self._fire()
+
+    def _fire(self) -> None:
+        from ..rank.runtime import start_by_environment
+
+        while self._undos:
+            self._undos.pop()()
+        start_by_environment()
+
+
+def optimizer_seam() -> Seam:
+    from ..rank.patches import Seam
+
+    return Seam("torch.optim.optimizer", "Optimizer.__init__", "when a process without a group begins to train: torch's optimizer hooks come a step later")
+
+
+def is_set(_instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """True where a default group is set, not taken away."""
+    return (args[0] if args else kwargs.get("pg")) is not None
+
+
+def nothing(*_call: object) -> None:
+    return None

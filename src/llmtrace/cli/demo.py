@@ -1,0 +1,92 @@
+"""`demo`: break a real job of four ranks, then look at what llmtrace has of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .shared import NoColor, refuse
+
+if TYPE_CHECKING:
+    from ..sources.base import Source
+
+RANKS, STEPS, AT = 4, 120, 60
+FAULTS = {
+    "oom": "rank 2 will ask for more memory than there is",
+    "kill": "rank 2 will be killed with SIGKILL",
+    "exception": "rank 2 will raise an exception",
+    "none": "nothing will break",
+}
+PATIENCE_S = 10
+"""How long the incident is waited for once the job is gone; usually it is there before."""
+
+
+def demo(
+    fault: Annotated[str, typer.Option("--fault", metavar="|".join(FAULTS), help="What breaks.")] = "oom",
+    directory: Annotated[str | None, typer.Option("--dir", metavar="DIR", help="Where to keep what was traced; else a new folder below /tmp.")] = None,
+    no_color: NoColor = False,
+) -> None:
+    """Train a small GPT on four ranks of this machine, break one of them, and show what happened."""
+    if fault not in FAULTS:
+        refuse(f"--fault {fault!r}; allowed: {', '.join(FAULTS)}", 2)
+    if missing := [name for name in ("torch", "lightning") if find_spec(name) is None]:
+        refuse(f"the demo trains with torch and Lightning, and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: pip install 'llmtrace[lightning]'")
+    script = _script()
+    path = Path(directory).absolute() if directory else Path(tempfile.mkdtemp(prefix="llmtrace-demo-"))
+    path.mkdir(0o700, parents=True, exist_ok=True)
+    print(f"{RANKS} ranks train a small GPT on the text of Python's own help; {FAULTS[fault]} in step {AT}.", flush=True)
+    took, code = _train(script, fault, path)
+    print(f"The job ended with exit code {code} after {took:.0f} s; what it printed is in {path / 'job.log'}.\n", flush=True)
+    _show(path, fault, no_color)
+
+
+def _script() -> Path:
+    """The example that the demo runs: in the wheel it lies beside the package's modules, in a checkout at the top."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "examples", package.parents[1] / "examples"):
+        if (folder / "lightning_gpt.py").is_file():
+            return folder / "lightning_gpt.py"
+    refuse("this installation came without its examples")
+
+
+def _train(script: Path, fault: str, path: Path) -> tuple[float, int]:
+    """Run the job with its journal in `path`; seconds and exit code."""
+    environ = {**os.environ, "LLMTRACE_DIR": str(path), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    for name in [name for name in environ if name in ("LLMTRACE", "LLMTRACE_TRACE_ID", "LLMTRACE_RUN_ID", "TRACEPARENT") or name.startswith("SLURM_")]:
+        del environ[name]  # a demo in somebody's shell or allocation is a job of its own
+    command = [sys.executable, str(script), "--fault", fault, "--at", str(AT), "--steps", str(STEPS), "--ranks", str(RANKS)]
+    begun = time.monotonic()
+    with open(path / "job.log", "wb") as log:
+        job = subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
+    return time.monotonic() - begun, job.returncode
+
+
+def _show(path: Path, fault: str, no_color: bool) -> None:
+    from ..sources.context import context
+    from ..sources.open import open_source
+    from .reading import newest, print_context
+
+    try:
+        source = open_source([str(path)])
+    except LookupError as error:
+        refuse(f"{error}; llmtrace doctor says what is in the way")
+    if fault != "none":
+        _wait_for_incident(source)
+    print_context(context(source, newest(source)), no_color, options=f"--dir {path}")
+
+
+def _wait_for_incident(source: Source) -> None:
+    """Until there is an incident and every rank's end is known, or patience ends."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        if source.incidents() and all(process.ending != "running" for process in source.processes()):
+            return
+        time.sleep(0.1)

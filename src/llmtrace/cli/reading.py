@@ -1,0 +1,174 @@
+"""`runs`, `incidents` and `context`: what happened, from the journals."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .shared import Dirs, Json, NoColor, SourceKind, make_console, open_reading, refuse, write_json
+
+if TYPE_CHECKING:
+    from ..record import Incident, Kind
+    from ..sources.base import Source
+    from ..sources.context import Context
+
+LAST = "last"
+"""The key that means: the newest incident, else the newest run."""
+
+
+def runs(as_json: Json = False, dirs: Dirs = None, source: SourceKind = "journal", no_color: NoColor = False) -> None:
+    """What ran: a row a trace, attempt and run."""
+    from ..sources.runs import runs as find_runs
+
+    opened = open_reading(dirs, source)
+    found = find_runs(opened)
+    if as_json:
+        from ..show.rows import run_row
+
+        write_json([run_row(run) for run in found])
+    else:
+        from ..show.tables import runs_table
+
+        make_console(no_color).print(runs_table(found, time.time_ns()))
+
+
+def incidents(
+    trace: Annotated[str | None, typer.Option("--trace", metavar="T", help="Only those of this trace.")] = None,
+    as_json: Json = False,
+    dirs: Dirs = None,
+    source: SourceKind = "journal",
+    no_color: NoColor = False,
+) -> None:
+    """What broke, oldest first."""
+    opened = open_reading(dirs, source)
+    found = sorted(opened.incidents(_known_trace(opened, trace)), key=lambda incident: incident.onset_ns)
+    if as_json:
+        from ..show.rows import incident_row
+
+        write_json([incident_row(incident) for incident in found])
+    else:
+        from ..show.tables import incidents_table
+
+        make_console(no_color).print(incidents_table(found, time.time_ns()))
+
+
+def context(
+    key: Annotated[str, typer.Argument(metavar="INCIDENT|TRACE", help=f"An incident's or a trace's id, or the start of one; `{LAST}` is the newest.")],
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="The window around this moment: 2026-11-30T03:14:07, 03:14:07, -5m, or epoch s/ms/ns.")
+    ] = None,
+    before: Annotated[str, typer.Option("--before", metavar="TIME", help="How long before the onset.")] = "30s",
+    after: Annotated[str, typer.Option("--after", metavar="TIME", help="How long after it.")] = "5s",
+    rank: Annotated[int | None, typer.Option("--rank", metavar="N", min=0, help="Only this rank's records.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", metavar="KINDS", help="Only these, by comma: log, span, sample, event.")] = None,
+    whole: Annotated[bool, typer.Option("--all", help="Every line of the window, uncut.")] = False,
+    as_json: Json = False,
+    dirs: Dirs = None,
+    source: SourceKind = "journal",
+    no_color: NoColor = False,
+) -> None:
+    """The seconds before a fault began, from every rank, with the culprit named."""
+    kinds = _kinds(kind)
+    moments = (_moment(at), _length("--before", before), _length("--after", after))
+    opened = open_reading(dirs, source)
+    found = _find(opened, key, moments, rank, kinds)
+    if as_json:
+        _write_records(found)
+    else:
+        options = " ".join(f"--dir {_quoted(name)}" for name in dirs or ())
+        print_context(found, no_color, options=options, whole=whole, kinds=kinds)
+
+
+def print_context(found: Context, no_color: bool, options: str = "", whole: bool = False, kinds: frozenset[Kind] | None = None) -> None:
+    """The terminal view on stdout; `options` goes into the commands that it proposes."""
+    from ..show.terminal import View, show
+
+    console = make_console(no_color)
+    width, plain = console.width, console.options.ascii_only
+    view = View(now_ns=time.time_ns(), width=width, ascii_only=plain, wrap=console.is_terminal, options=options, whole=whole, kinds=kinds)
+    for part in show(found, view):
+        console.print(part, soft_wrap=not view.wrap)
+
+
+def _find(source: Source, key: str, moments: tuple[int | None, int, int], rank: int | None, kinds: frozenset[Kind] | None) -> Context:
+    from ..sources.context import context as find_context
+
+    at_ns, before_ns, after_ns = moments
+    if key == LAST:
+        key = newest(source)
+    try:
+        return find_context(source, key, at_ns=at_ns, before_ns=before_ns, after_ns=after_ns, rank=rank, kinds=kinds)
+    except LookupError as error:
+        refuse(str(error.args[0]) if error.args else str(error))
+
+
+def newest(source: Source) -> str:
+    incidents: list[Incident] = source.incidents()
+    if incidents:
+        return max(incidents, key=lambda incident: incident.onset_ns).id
+    processes = [process for process in source.processes() if process.identity.trace_id]
+    if not processes:
+        refuse("there is nothing yet: no run and no incident")
+    return max(processes, key=lambda process: process.started_ns).identity.trace_id
+
+
+def _known_trace(source: Source, key: str | None) -> str | None:
+    """The one trace that `key` names or begins; refuses what is no trace's."""
+    if key is None:
+        return None
+    there = sorted({process.identity.trace_id for process in source.processes()} | {incident.trace_id for incident in source.incidents()})
+    found = [trace for trace in there if trace and trace.startswith(key.lower())]
+    if len(found) != 1:
+        what = f"{len(found)} traces begin with" if found else "there is no trace"
+        refuse(f"{what} {key!r}; there {'is' if len(there) == 1 else 'are'} {', '.join(there[-8:]) or 'none'}")
+    return found[0]
+
+
+def _write_records(found: Context) -> None:
+    import sys
+
+    from ..show.rows import encode, record_row
+
+    sys.stdout.buffer.writelines(encode(record_row(record)) + b"\n" for record in found.records)
+
+
+def _kinds(text: str | None) -> frozenset[Kind] | None:
+    if text is None:
+        return None
+    from typing import get_args
+
+    from ..config import words
+    from ..record import Kind
+
+    given = frozenset(words(text))
+    if not given or given - set(get_args(Kind)):
+        refuse(f"--kind {text!r}; allowed: {', '.join(get_args(Kind))}", 2)
+    return given  # type: ignore[return-value]
+
+
+def _length(option: str, text: str) -> int:
+    from .times import length_ns
+
+    try:
+        return length_ns(text)
+    except ValueError as error:
+        refuse(f"{option} {text!r}: {error}", 2)
+
+
+def _moment(text: str | None) -> int | None:
+    if text is None:
+        return None
+    from .times import moment_ns
+
+    try:
+        return moment_ns(text, time.time_ns())
+    except ValueError as error:
+        refuse(f"--at {text!r}: {error}", 2)
+
+
+def _quoted(text: str) -> str:
+    from shlex import quote
+
+    return quote(text)

@@ -1,0 +1,58 @@
+"""What the commands share: their options, how they refuse, and how they write."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..show.rows import IncidentRow, Row, RunRow
+    from ..sources.base import Source
+
+Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of a view for people.")]
+Dirs = Annotated[list[str] | None, typer.Option("--dir", metavar="DIR", help="A journal's directory; given several times, they are read as one.")]
+SourceKind = Annotated[str, typer.Option("--source", metavar="journal", help="Where to read; now only the journal.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; also by NO_COLOR, and wherever the output is no terminal.")]
+
+
+def refuse(sentence: str, code: int = 1) -> NoReturn:
+    """One line on stderr, then the exit code: 1 for what is not there, 2 for bad usage."""
+    from ..show.clean import one_line
+
+    print(f"llmtrace: {one_line(sentence)}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def open_reading(dirs: Sequence[str] | None, kind: str) -> Source:
+    """The source that the options name; refuses what cannot be read."""
+    if kind != "journal":
+        refuse(f"--source {kind} is not there yet; allowed: journal", 2)
+    from ..sources.open import open_source
+
+    try:
+        return open_source(list(dirs or ()), kind)
+    except (OSError, LookupError, ValueError) as error:
+        refuse(str(error))
+
+
+def write_json(rows: Row | list[RunRow] | list[IncidentRow]) -> None:
+    """One line of JSON, always UTF-8, whatever the terminal speaks."""
+    from ..show.rows import encode
+
+    sys.stdout.buffer.write(encode(rows) + b"\n")
+
+
+def make_console(no_color: bool) -> Console:
+    """A console on stdout that no text can break: what its encoding lacks is replaced, markup and emoji are off."""
+    from rich.console import Console
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[reportAttributeAccessIssue]
+    plain = no_color or bool(os.environ.get("NO_COLOR"))
+    return Console(markup=False, emoji=False, highlight=False, no_color=plain or None, force_terminal=None if sys.stdout.isatty() else False)

@@ -1,0 +1,21 @@
+"""The embedded store: SQLite, chunks of ring bytes as they are, bounded, exactly once."""
+
+from .errors import JournalError
+from .format import ALL_KINDS, DERIVED, FORMAT, INCIDENT_FLAG, KIND_BITS, Chunk, Frame, RingRow
+from .reader import JournalReader
+from .writer import Journal, Transaction
+
+__all__ = [
+    "ALL_KINDS",
+    "DERIVED",
+    "FORMAT",
+    "INCIDENT_FLAG",
+    "KIND_BITS",
+    "Chunk",
+    "Frame",
+    "Journal",
+    "JournalError",
+    "JournalReader",
+    "RingRow",
+    "Transaction",
+]

@@ -1,0 +1,93 @@
+"""Reading a journal from any process, while it is written or after: windows by time of emission."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ..record import Kind
+from . import rows
+from .errors import mapped
+from .format import Chunk, RingRow, kinds_mask
+from .opening import open_reader
+from .retention import window_start
+
+TOGETHER_NS: Final = 5_000_000_000
+"""Rings written to in the same seconds: how far apart their newest records may lie."""
+
+
+class JournalReader:
+    """A journal, read-only. Each call sees the newest committed state, and holds nothing between calls. Raises JournalError."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._connection = open_reader(self.path)
+
+    def close(self) -> None:
+        with mapped(self.path):
+            self._connection.close()
+
+    def __enter__(self) -> JournalReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _reading(self) -> Generator[sqlite3.Connection]:
+        with mapped(self.path):
+            yield self._connection
+
+    def rings(self) -> list[RingRow]:
+        """All rings, in the order in which they were first seen."""
+        with self._reading() as connection:
+            return rows.read_rings(connection)
+
+    def chunks_between(
+        self, start_ns: int, end_ns: int, spans: Collection[str] | None = None, bulk: bool | None = None, kinds: Collection[Kind] | None = None
+    ) -> list[Chunk]:
+        """Chunks that hold records emitted in [start_ns, end_ns), by their first one; of some rings, and kinds, where given.
+
+        A chunk may hold others as well: the caller looks at each record.
+        """
+        conditions = "c.first_ns >= ? AND c.first_ns < ? AND c.last_ns >= ?"
+        values: list[int | str] = [window_start(start_ns), end_ns, start_ns]
+        if spans is not None:
+            conditions += " AND c.ring IN (SELECT id FROM ring WHERE span_id IN (SELECT value FROM json_each(?)))"
+            values.append(msgspec.json.encode(list(spans)).decode())
+        if bulk is not None:
+            conditions += f" AND c.bulk = {int(bulk)}"
+        if kinds is not None:
+            conditions += f" AND c.kinds & {kinds_mask(kinds)}"
+        with self._reading() as connection:
+            return [rows.chunk_of(row) for row in connection.execute(f"{rows.chunks_by('chunk_time')} WHERE {conditions} ORDER BY c.first_ns, c.id", values)]
+
+    def incident_chunks(self) -> list[Chunk]:
+        """Those that hold a record of an incident, oldest first, however large the journal is."""
+        with self._reading() as connection:
+            return [rows.chunk_of(row) for row in connection.execute(f"{rows.chunks_by('chunk_flags')} WHERE c.flags != 0 ORDER BY c.id")]
+
+    def chunk_at(self, span_id: str, position: int) -> Chunk | None:
+        """The chunk that holds the record of that id; None where it is dropped, or never was."""
+        where = "c.ring = (SELECT id FROM ring WHERE span_id = ?) AND c.bulk = ? AND c.position <= ?"
+        nearest = f"{rows.chunks_by('chunk_ring')} WHERE {where} ORDER BY c.position DESC LIMIT 1"
+        with self._reading() as connection:
+            found = [rows.chunk_of(row) for bulk in (0, 1) for row in connection.execute(nearest, (span_id, bulk, position))]
+        return next((chunk for chunk in found if any(at == position for _, at, _ in chunk.frames())), None)
+
+    def last_time_ns(self, spans: Collection[str] | None = None) -> int | None:
+        """When the newest record of these rings was emitted: of those written last, so that a clock set back does not hide them."""
+        with self._reading() as connection:
+            found = connection.execute("SELECT span_id, newest_ns FROM ring WHERE newest_chunk > 0 ORDER BY newest_chunk DESC").fetchall()
+        times = [newest_ns for span_id, newest_ns in found if spans is None or span_id in spans]
+        return max((t for t in times if t <= times[0] + TOGETHER_NS), default=None)
+
+    def drops(self) -> dict[str, int]:
+        """Records (and damaged files) that were dropped, by reason."""
+        with self._reading() as connection:
+            return rows.read_drops(connection)

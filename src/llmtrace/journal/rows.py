@@ -1,0 +1,62 @@
+"""Rows of the journal and the types that they become, for its writer and its readers alike."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, Final
+
+import msgspec
+
+from ..record import Identity
+from .format import Chunk, RingRow
+
+_encode = msgspec.msgpack.Encoder().encode
+_identity = msgspec.msgpack.Decoder(Identity).decode
+_parts = msgspec.msgpack.Decoder(list[bytes]).decode
+
+RING_FIELDS: Final = tuple(name for name in RingRow.__struct_fields__ if name not in ("identity", "description"))
+_RING_COLUMNS: Final = ", ".join(f"r.{name}" for name in RING_FIELDS)
+RINGS: Final = f"SELECT {_RING_COLUMNS}, r.identity, d.parts FROM ring r LEFT JOIN description d ON d.ring = r.id"
+
+CHUNK_FIELDS: Final = Chunk.__struct_fields__
+_CHUNK_COLUMNS: Final = ", ".join("r.span_id" if name == "span_id" else f"c.{name}" for name in CHUNK_FIELDS)
+
+_FIRST: Final = "UPDATE ring SET identity = ?, parts = ?, " + ", ".join(f"{name} = ?" for name in RING_FIELDS if name not in ("span_id", "derived"))
+UPDATE_RING: Final = _FIRST + ", derived = max(derived, ?) WHERE span_id = ?"
+INSERT_RING: Final = (
+    f"INSERT INTO ring (span_id, derived, identity, parts, {', '.join(n for n in RING_FIELDS if n not in ('span_id', 'derived'))}, newest_chunk, newest_ns) "
+    f"VALUES ({', '.join('?' * (len(RING_FIELDS) + 2))}, 0, 0)"
+)
+
+
+def ring_values(row: RingRow) -> list[Any]:
+    """Identity, number of parts and the plain columns, in the order of the two statements (span and derived apart)."""
+    plain = [getattr(row, name) for name in RING_FIELDS if name not in ("span_id", "derived")]
+    return [_encode(row.identity), len(row.description), *plain]
+
+
+def encode_parts(parts: list[bytes]) -> bytes:
+    return _encode(parts)
+
+
+def ring_of(row: tuple[Any, ...]) -> RingRow:
+    identity, parts = row[-2:]
+    return RingRow(identity=_identity(identity), description=[] if parts is None else _parts(parts), **dict(zip(RING_FIELDS, row, strict=False)))
+
+
+def chunk_of(row: tuple[Any, ...]) -> Chunk:
+    return Chunk(row[0], row[1], bool(row[2]), *row[3:])
+
+
+def chunks_by(index: str) -> str:
+    """Select chunks through an index, whatever SQLite guesses without statistics; `NOT INDEXED` is by id."""
+    by = index if index == "NOT INDEXED" else f"INDEXED BY {index}"
+    return f"SELECT {_CHUNK_COLUMNS} FROM chunk c {by} CROSS JOIN ring r ON r.id = c.ring"
+
+
+def read_rings(connection: sqlite3.Connection) -> list[RingRow]:
+    return [ring_of(row) for row in connection.execute(f"{RINGS} ORDER BY r.id")]
+
+
+def read_drops(connection: sqlite3.Connection) -> dict[str, int]:
+    return dict(connection.execute("SELECT reason, count FROM dropped ORDER BY reason"))

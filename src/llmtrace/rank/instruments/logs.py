@@ -1,0 +1,141 @@
+"""Stdlib logging: every record that a logger lets through is stamped with trace_id, span_id and rank, and captured once.
+
+Patches `logging.Logger.callHandlers`, which every logger of the stdlib, propagating or not, passes once for a record. A
+handler on the root logger would turn the user's own `basicConfig` into nothing and miss loggers that do not propagate; a
+record factory would make `extra={"rank": ...}` an error in the user's program (Logger.makeRecord refuses names that the
+factory has set). What the user's own `extra` or factory says under one of the three names stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from ...guard import shielded
+from ...record import Value
+from ..lines import PLAIN, STAMPS, Lines, bounded_attributes, exception_attributes, local, on_device, severity_of
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+STANDARD: Final = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName", *STAMPS}
+FIELDS: Final = len(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
+_FLAT: Final = PLAIN | {type(None)}
+
+
+class Capture:
+    """What happens to a record before its handlers see it."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer, self._lines, self._tick = tracer, Lines(tracer), tracer.tick
+        self._known = self._own = ""
+
+    def __call__(self, logger: logging.Logger, record: logging.LogRecord) -> bool:
+        """Stamp and capture. True: its text is known only after the handlers ran, call `late` then."""
+        facts = record.__dict__
+        if ("span_id" in facts and self._seen(facts)) or not self._is_line(logger):
+            return False
+        has_extras = len(facts) > FIELDS
+        self._stamp(facts)
+        if record.args and self._would_wait(record.args):
+            return True
+        self._write(record, _message(record), has_extras)
+        return False
+
+    def late(self, record: logging.LogRecord) -> None:
+        """A record whose arguments lie on a device: the text as a handler formatted it, never formatted (and waited for) by us."""
+        text = record.__dict__.get("message")
+        self._write(record, text if type(text) is str else f"{record.msg} (arguments on a device, not formatted by any handler)", True)
+
+    def _stamp(self, facts: dict[str, Any]) -> None:
+        stamp = self._tracer.stamp
+        if stamp.span_id is not self._known:
+            self._known = stamp.span_id
+            self._own = "".join(tuple(stamp.span_id))  # an object that only our records hold: it marks them without a name of ours in them
+        facts.setdefault("trace_id", stamp.trace_id)
+        facts.setdefault("span_id", self._own)
+        facts.setdefault("rank", stamp.rank)
+
+    def _seen(self, facts: dict[str, Any]) -> bool:
+        """Whether this record was captured already: handed on to another logger here, or sent by a process that is traced itself."""
+        return facts["span_id"] is self._own or (facts.get("process") != os.getpid() and all(name in facts for name in STAMPS))
+
+    @staticmethod
+    def _is_line(logger: logging.Logger) -> bool:
+        """Not where nobody could ever see it: torch's own telemetry loggers have a NullHandler and do not propagate."""
+        return logger.propagate or any(type(handler) is not logging.NullHandler for handler in logger.handlers) or not logger.handlers
+
+    @staticmethod
+    def _would_wait(args: Any) -> bool:
+        values: Any = args.values() if isinstance(args, dict) else args if type(args) is tuple else ()
+        return any(type(value) not in _FLAT and on_device(value) for value in values)
+
+    def _write(self, record: logging.LogRecord, body: str, has_extras: bool) -> None:
+        if local.event is not None and local.event in body:
+            local.event = None  # structlog captured this very event; its output happens to be stdlib
+            return
+        attributes = _attributes(record) if has_extras or record.exc_info or type(record.msg) is dict else None
+        self._lines.write(severity_of(record.levelno), body, record.name, record.pathname, record.lineno, record.threadName, attributes)
+        self._tick()  # a program that logs and never steps still finds its agent gone
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The line's text. Arguments that do not fit are the user's error, which the handler reports: here they are shown raw."""
+    message = record.msg
+    if type(message) is str:
+        if not record.args:
+            return message
+        try:
+            return message % record.args
+        except (TypeError, ValueError, KeyError, IndexError, OverflowError):
+            return f"{message} {record.args!r}"
+    if type(message) is dict and "event" in message:  # structlog's ProcessorFormatter hands its event over as a dict
+        return str(message["event"])  # pyright: ignore[reportUnknownArgumentType]
+    return record.getMessage()
+
+
+def _attributes(record: logging.LogRecord) -> dict[str, Value] | None:
+    found = {name: value for name, value in record.__dict__.items() if name not in STANDARD and not name.startswith("_")}
+    if type(record.msg) is dict:
+        message: dict[str, Any] = record.msg
+        found.update({name: value for name, value in message.items() if name != "event" and name not in STAMPS and not str(name).startswith("_")})
+    attributes = bounded_attributes(found)
+    error = record.exc_info[1] if type(record.exc_info) is tuple else None
+    if error is not None:
+        attributes.update(exception_attributes(error))
+    return attributes or None
+
+
+class Logs:
+    """Installs one wrapper on Logger.callHandlers; several installs share nothing."""
+
+    name: Final = "logs"
+    requires: Final = None
+
+    def install(self, tracer: Tracer) -> Callable[[], None]:
+        capture = Capture(tracer)
+        before, late = shielded(capture.__call__), shielded(capture.late)
+        original = logging.Logger.callHandlers
+        active = True
+
+        def call_handlers(self: logging.Logger, record: logging.LogRecord) -> None:
+            if active and before(self, record):
+                try:
+                    return original(self, record)
+                finally:
+                    late(record)
+            return original(self, record)
+
+        def undo() -> None:
+            nonlocal active
+            active = False
+            if logging.Logger.callHandlers is call_handlers:
+                logging.Logger.callHandlers = original
+
+        logging.Logger.callHandlers = call_handlers
+        return undo
+
+
+instrument: Final = Logs()

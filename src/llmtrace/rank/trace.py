@@ -1,0 +1,200 @@
+"""What a training program calls: `trace`, `steps`, `phase`, `event`, `current`. Each does nothing while tracing is off."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+
+from ..config import resolve
+from ..guard import shield, shielded
+from ..names import PHASES
+from ..record import Identity
+from .runtime import Runtime, host
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+PHASE: Final = "llmtrace.phase"
+
+
+@overload
+def trace(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def trace(**settings: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def trace(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
+    """Trace a function or coroutine function that trains: each outermost call is a run, and an exception that leaves it is recorded.
+
+    With or without settings (those of `start`). Raises TypeError for a generator or a class, ValueError for a setting that
+    can never be right.
+    """
+    resolve(settings, {}, "")
+    if function is None:
+        return functools.partial(_decorate, settings)
+    return _decorate(settings, function)
+
+
+def _decorate(settings: dict[str, Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    plain = inspect.unwrap(function) if callable(function) else function
+    while isinstance(plain, functools.partial):
+        plain = cast("functools.partial[Any]", plain).func
+    if inspect.isclass(plain) or inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain) or not callable(function):
+        raise TypeError(f"llmtrace.trace takes a function or a coroutine function that trains, not {_kind(plain)}")
+    if inspect.iscoroutinefunction(function):
+        return _traced_coroutine(settings, function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with Scope(settings):
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _traced_coroutine(settings: dict[str, Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        with Scope(settings):
+            return await function(*args, **kwargs)
+
+    return call
+
+
+def _kind(thing: object) -> str:
+    if inspect.isclass(thing):
+        return f"the class {thing.__qualname__}"
+    if callable(thing):
+        return f"the generator {getattr(thing, '__qualname__', thing)}"
+    return f"{thing!r}"
+
+
+class Scope:
+    """One call of a traced function. It sees the exception that leaves it, and never changes it."""
+
+    __slots__ = ("_runtime", "_settings")
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._runtime: Runtime | None = None
+
+    def __enter__(self) -> None:
+        with shield("trace"):
+            self._runtime = host.enter(self._settings)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._runtime is not None:
+            with shield("trace"):
+                host.leave(self._runtime, error)
+
+
+class steps(Generic[T]):  # noqa: N801 - used like a function: `for batch in llmtrace.steps(loader)`
+    """Iterate over `loader`, each turn of the loop being one step: `for batch in llmtrace.steps(loader)`.
+
+    Waiting for the next item is the step's phase data_wait. Has the loader's length, where it has one.
+    """
+
+    def __init__(self, loader: Iterable[T]) -> None:
+        self._loader = loader
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[T]:
+        iterator = iter(self._loader)
+        while True:
+            _before_item()
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                _after_item()
+            _begin_step()
+            try:
+                yield item
+            except GeneratorExit:  # the loop was left by `break`: the step that ran in it did run
+                _end_step()
+                raise
+            _end_step()
+
+
+def _counting() -> Any:
+    """The steps of the running tracer if the loop counts them, else None."""
+    tracer = host.tracer
+    return tracer.steps if tracer is not None and tracer.steps.claim("steps") else None
+
+
+@shielded
+def _before_item() -> None:
+    if (counted := _counting()) is not None:
+        counted.enter("data_wait")
+
+
+@shielded
+def _after_item() -> None:
+    if (counted := _counting()) is not None:
+        counted.leave()
+
+
+@shielded
+def _begin_step() -> None:
+    if (counted := _counting()) is not None:
+        counted.begin()
+
+
+@shielded
+def _end_step() -> None:
+    if (counted := _counting()) is not None and counted.current is not None:
+        counted.end()
+
+
+class phase:  # noqa: N801 - used like a function: `with llmtrace.phase("eval")`
+    """A stretch of the program under a name: `with llmtrace.phase("eval"): ...`.
+
+    Its time is not counted to the phase around it. The known names (data_wait, forward, backward, ...) are parts of a step;
+    any other becomes a span of its own besides.
+    """
+
+    __slots__ = ("_name", "_since_ns", "_steps")
+
+    def __init__(self, name: str) -> None:
+        self._name = str(name)
+        self._since_ns = 0
+        self._steps: Any = None
+
+    def __enter__(self) -> None:
+        with shield("phase"):
+            if (tracer := host.tracer) is not None:
+                self._steps, self._since_ns = tracer.steps, time.monotonic_ns()
+                tracer.steps.enter(self._name)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._steps is None:
+            return
+        with shield("phase"):
+            entered, self._steps = self._steps, None
+            if (tracer := host.tracer) is not None and tracer.steps is entered:
+                entered.leave()
+                if self._name not in PHASES:
+                    duration_ns = time.monotonic_ns() - self._since_ns
+                    tracer.emit(PHASE, kind="span", body=self._name, duration_ns=duration_ns, attributes={f"{PHASE}.name": self._name})
+
+
+@shielded
+def event(name: str, /, **attributes: object) -> None:
+    """Something that happened, under a name of yours: `llmtrace.event("curriculum", stage=2)`.
+
+    Attributes are str, int, float or bool; a one-element CPU tensor becomes its number, other objects their description.
+    """
+    if (tracer := host.tracer) is not None:
+        tracer.emit(name, attributes=attributes)
+
+
+def current() -> Identity | None:
+    """Who this process is in the trace: trace id, span, rank and so on; None while tracing is off."""
+    tracer = host.tracer
+    return None if tracer is None else tracer.identity

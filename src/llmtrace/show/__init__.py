@@ -1,0 +1,1 @@
+"""What people and programs get to see: the terminal view and the rows of JSON. Nothing here reads a store."""

@@ -1,0 +1,212 @@
+"""What says so: the records that the verdict rests on, the culprit's last lines, its traceback."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..names import (
+    EXCEPTION_STACKTRACE,
+    FAILURE,
+    FAILURE_LINE,
+    FAILURE_PHASE,
+    OOM,
+    OOM_ALLOCATED,
+    OOM_DEVICE,
+    OOM_FREE,
+    OOM_LIMIT,
+    OOM_RESERVED,
+    OOM_RSS,
+    OOM_SIZE,
+    PROCESS,
+    PROCESS_ACTION,
+    PROCESS_ENDING,
+    PROCESS_EXIT_CODE,
+    PROCESS_SIGNAL,
+)
+from ..record import ERROR, WARN, Record
+from .clean import clean, cut, one_line
+from .columns import hanging
+from .story import Story, said, signal_name
+from .times import clock, length, offset, size
+from .view import View
+
+EVIDENCE: Final = 8
+LINES: Final = 10
+BODY: Final = 1000
+TRACEBACK_LINES: Final = 28
+_FRAME: Final = re.compile(r'^\s*File "(?P<path>[^"]*)", line \d+')
+_LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3[^/]*/|/llmtrace/(?:rank|bootstrap)/|^<")
+_INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|.*/(?=llmtrace/(?:rank|bootstrap)/)")
+
+
+def evidence(story: Story, view: View) -> Iterator[RenderableType]:
+    """A line a record: when, who, what."""
+    incident = story.incident
+    if incident is None:
+        return
+    found = [story.records[name] for name in incident.evidence if name in story.records]
+    shown = sorted(found[:EVIDENCE], key=lambda record: record.time_ns)
+    yield from hanging([(Text(clock(record.time_ns), "dim"), Text(rank_of(record), "bold"), Text(cut(describe(record), 600))) for record in shown], view)
+    if rest := len(incident.evidence) - len(shown):
+        yield Text(f"{rest} more record{'s' * (rest != 1)} of evidence {'is' if rest == 1 else 'are'} not shown here.", "dim")
+
+
+def rank_of(record: Record) -> str:
+    rank = record.identity.rank
+    if rank is not None and record.identity.role == "rank":
+        return f"rank {rank}"
+    return one_line(record.identity.role) + ("" if rank is None else f" of {rank}")
+
+
+def describe(record: Record) -> str:
+    """Any record as one line for people."""
+    if record.name == OOM:
+        return _out_of_memory(record)
+    if record.name == FAILURE:
+        return f"raised {said(record)}" + _place(record)
+    if record.name == PROCESS:
+        return _process(record)
+    if record.body:
+        return one_line(record.body)
+    return f"{record.name} {_attributes(record)}".strip()
+
+
+def _place(record: Record) -> str:
+    line, phase = record.attributes.get(FAILURE_LINE), record.attributes.get(FAILURE_PHASE)
+    parts = [f", at {one_line(str(line))}" if line else "", f", in {one_line(str(phase)).replace('_', ' ')}" if phase else ""]
+    return "".join(parts) + ("" if record.step is None else f", step {record.step:,}")
+
+
+def _out_of_memory(record: Record) -> str:
+    facts = record.attributes
+    device = one_line(str(facts.get(OOM_DEVICE, "cpu")))
+    asked = _size(record, OOM_SIZE)
+    parts = [f"out of memory on {device}" + (f": asked for {asked}" if asked else "")]
+    names = ((OOM_FREE, "free"), (OOM_LIMIT, "limit"), (OOM_ALLOCATED, "allocated"), (OOM_RESERVED, "reserved"), (OOM_RSS, "resident"))
+    parts += [f"{found} {word}" for name, word in names if (found := _size(record, name))]
+    return ", ".join(parts) + _place(record)
+
+
+def _size(record: Record, name: str) -> str:
+    value = record.attributes.get(name)
+    return size(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
+
+
+def _process(record: Record) -> str:
+    """`process died, killed by SIGKILL, without a word of its own`."""
+    facts = record.attributes
+    action = one_line(str(facts.get(PROCESS_ACTION, "")))
+    number, code = facts.get(PROCESS_SIGNAL), facts.get(PROCESS_EXIT_CODE)
+    if isinstance(number, int) and number:
+        how = f"killed by {signal_name(abs(number))}"
+    elif isinstance(number, str) and number:
+        how = f"killed by {one_line(number)}"
+    elif isinstance(code, int):
+        how = f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
+    else:
+        how = "exit code not known" if action == "died" else ""
+    if action == "finished" and facts.get(PROCESS_ENDING) == "raised":
+        return "process ends, after an exception"
+    return f"process {action}" + (f", {how}" if how else "") if action else one_line(record.body or record.name)
+
+
+def _attributes(record: Record) -> str:
+    shown = ((name.removeprefix(record.name + "."), value) for name, value in record.attributes.items())
+    return " ".join(f"{one_line(name)}={_value(name, value)}" for name, value in shown)
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return (
+            length(int(value))
+            if name.endswith("_ns")
+            else size(value)
+            if name.endswith("_bytes")
+            else f"{value:.6g}"
+            if isinstance(value, float)
+            else str(value)
+        )
+    return one_line(str(value))
+
+
+def last_lines(story: Story, view: View) -> Iterator[RenderableType]:
+    """What the culprit printed last, and the exception that ended it."""
+    culprit = story.culprit
+    if culprit is None:
+        return
+    span = culprit.process.identity.span_id
+    lines = [record for record in story.context.records if record.kind == "log" and record.identity.span_id == span]
+    if len(lines) > LINES:
+        yield Text(f"{len(lines) - LINES:,} earlier lines of this rank", "dim")
+    yield from hanging([entry(record, story, view) for record in lines[-LINES:]], view)
+    if not lines:
+        yield Text("It logged nothing in this window.", "dim")
+    trace = next((r for r in (culprit.failure, culprit.oom) if r is not None and r.attributes.get(EXCEPTION_STACKTRACE)), None)
+    if trace is not None:
+        yield Text("")
+        yield from traceback(str(trace.attributes[EXCEPTION_STACKTRACE]), view)
+
+
+def entry(record: Record, story: Story, view: View, who: str = "") -> Sequence[Text]:
+    """One entry of a log as cells: seconds from the onset, who, text."""
+    body = clean(record.body) if record.body and record.kind == "log" else describe(record)
+    body = body if view.whole else cut(body, BODY)
+    style = "red" if record.severity >= ERROR else "yellow" if record.severity >= WARN else ""
+    time = Text(f"{offset(record.time_ns - story.zero_ns):>9}", "dim")
+    text = Text(body, f"bold {style}" if record.kind == "event" and style else style)
+    return (time, Text(who, "bold"), text) if who else (time, text)
+
+
+def traceback(text: str, view: View) -> Iterator[Text]:
+    """The traceback with the frames of libraries folded, so that the user's own stand out; whole where the reader asked for all."""
+    lines = clean(text).split("\n")
+    shown = lines if view.whole else _folded(lines, view)
+    if not view.whole and len(shown) > TRACEBACK_LINES:
+        shown = [*shown[:4], f"  {view.glyphs.dots} {len(shown) - TRACEBACK_LINES} lines", *shown[4 - TRACEBACK_LINES :]]
+    for number, text_line in enumerate(shown):
+        own = _is_own(text_line) or (number > 0 and _is_own(shown[number - 1]))
+        yield Text(text_line, "bold red" if number == len(shown) - 1 else "bold" if own else "dim")
+
+
+def _is_own(text_line: str) -> bool:
+    frame = _FRAME.match(text_line)
+    return frame is not None and not _LIBRARY.search(frame["path"])
+
+
+def _folded(lines: Sequence[str], view: View) -> list[str]:
+    """Runs of library frames become one line that says how many there were."""
+    shown: list[str] = []
+    hidden: list[str] = []
+    for block in [*_blocks(lines), []]:
+        frame = _FRAME.match(block[0]) if block else None
+        if frame and _LIBRARY.search(frame["path"]):
+            hidden.append(_package(frame["path"]))
+            continue
+        if hidden:
+            shown.append(f"  {view.glyphs.dots} {len(hidden)} frame{'s' * (len(hidden) != 1)} in {', '.join(dict.fromkeys(hidden))}")
+            hidden = []
+        shown.extend(block)
+    return shown
+
+
+def _blocks(lines: Sequence[str]) -> list[list[str]]:
+    """A frame with its source lines is a block, every other line is one of its own."""
+    blocks: list[list[str]] = []
+    for text_line in lines:
+        inside = bool(blocks) and _FRAME.match(blocks[-1][0]) is not None and text_line.startswith("    ")
+        if inside and _FRAME.match(text_line) is None:
+            blocks[-1].append(text_line)
+        else:
+            blocks.append([text_line])
+    return blocks
+
+
+def _package(path: str) -> str:
+    """`torch` of /usr/lib/python3.11/site-packages/torch/nn/modules/module.py."""
+    rest = _INSTALLED.split(path)[-1]
+    return rest.split("/")[0].removesuffix(".py")

@@ -1,0 +1,220 @@
+"""A lane a rank around the onset: phases as letters, gaps, ends. Ranks that did the same share a lane when there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..names import MEMORY
+from .story import Standing, Story, rank_list, signal_name
+from .strips import LETTERS, Cell, Scale, letter, nice_ns, step_time_ns, strip
+from .times import SECOND_NS, length, size
+from .view import View
+
+FOLD_ABOVE: Final = 8
+"""Up to here every rank has a lane of its own."""
+LANES_MAX: Final = 16
+CLOSE_UP_STEPS: Final = 6
+STYLES: Final = {
+    "data_wait": "black on yellow",
+    "forward": "black on green",
+    "backward": "black on cyan",
+    "gradient_sync_exposed": "black on magenta",
+    "optimizer": "white on blue",
+    "checkpoint": "black on white",
+    "": "white on bright_black",
+}
+OTHER_STYLE: Final = "black on bright_yellow"
+MARK_STYLES: Final = {"failed": "bold red", "died": "bold red", "clean": "bold green"}
+MARK_WORDS: Final = {"failed": "exception", "died": "process ended", "clean": "ended cleanly"}
+PHASE_WORDS: Final = {"data_wait": "data wait", "gradient_sync_exposed": "gradient sync", "": "step, phase not known"}
+
+
+class Lane(msgspec.Struct, frozen=True):
+    standings: Sequence[Standing]
+    label: str
+    notes: list[str]
+
+
+def lanes(story: Story, view: View) -> Iterator[RenderableType]:
+    """The whole stretch, and a close-up of the last steps where these are too fast to be seen in it."""
+    found = _lanes(story)
+    hidden, found = found[LANES_MAX:], found[:LANES_MAX]
+    if not found:
+        return
+    label_width = max(len(lane.label) for lane in found) + 2
+    notes = [_note(lane, story, view) for lane in found]
+    note_width = min(max(map(len, notes)), view.width // 3 if view.width < 120 else 60)
+    cells = max(20, view.width - label_width - note_width - 1)
+    scale = Scale(*_stretch(story), cells)
+    shown: set[str] = set()
+    yield from _panel(found, notes, story, view, scale, label_width, shown)
+    if (near := _close_up(story, scale)) is not None:
+        yield Text("The last steps, closer:", "dim")
+        yield from _panel(found, notes, story, view, near, label_width, shown, brief=True)
+    if hidden:
+        yield Text(f"{len(hidden)} more groups of ranks are not shown: {rank_list(s.rank for lane in hidden for s in lane.standings)}", "dim")
+    yield _legend(shown, view)
+
+
+def _panel(
+    found: Sequence[Lane], notes: Sequence[str], story: Story, view: View, scale: Scale, label_width: int, shown: set[str], brief: bool = False
+) -> Iterator[Text]:
+    yield from _axis(story, view, scale, label_width)
+    for lane, note in zip(found, notes, strict=True):
+        guilty = any(standing.culprit for standing in lane.standings)
+        line = Text(f"{view.glyphs.culprit if guilty else ' '}{lane.label}".ljust(label_width), "bold red" if guilty else "", no_wrap=True, overflow="crop")
+        for cell in strip(lane.standings, scale):
+            sign, style = _sign(cell, view)
+            shown.add(cell.mark or ("" if not cell.alive else "idle" if cell.phase is None else f"phase {cell.phase}"))
+            if cell.open:
+                shown.add("open")
+            line.append(sign, style)
+        if not brief:
+            line.append(f" {note}", "red" if guilty else "")
+        yield line
+
+
+def _sign(cell: Cell, view: View) -> tuple[str, str]:
+    if cell.mark:
+        return getattr(view.glyphs, cell.mark), MARK_STYLES[cell.mark]
+    if not cell.alive:
+        return " ", ""
+    if cell.phase is None:
+        return view.glyphs.alive, "dim"
+    style = STYLES.get(cell.phase, OTHER_STYLE)
+    return letter(cell), f"bold {style}" if cell.open else style
+
+
+def _axis(story: Story, view: View, scale: Scale, indent: int) -> Iterator[Text]:
+    """Two lines: seconds from the onset, and the ticks below them."""
+    labels, ticks = [" "] * scale.cells, [" "] * scale.cells
+    every = nice_ns((scale.end_ns - scale.start_ns) * 10 / max(scale.cells, 30))
+    zero = scale.cell(story.zero_ns)
+    name = "onset" if story.incident else "now"
+    places = [(zero, name)]
+    first = (scale.start_ns - story.zero_ns) // every
+    last = (scale.end_ns - story.zero_ns) // every
+    numbers = [number for number in sorted(range(first, last + 1), key=abs) if number]
+    places += [(scale.cell(story.zero_ns + number * every), _tick(number * every)) for number in numbers]
+    for cell, text in places:
+        start = min(max(0, cell - len(text) // 2), scale.cells - len(text))
+        if 0 <= cell < scale.cells and start >= 0 and all(sign == " " for sign in labels[max(0, start - 2) : start + len(text) + 2]):
+            labels[start : start + len(text)] = text
+            ticks[cell] = view.glyphs.onset if cell == zero else view.glyphs.tick
+    yield Text(" " * indent + "".join(labels), "dim", no_wrap=True, overflow="crop")
+    line = Text(" " * indent, no_wrap=True, overflow="crop")
+    for sign in ticks:
+        line.append(sign, "bold red" if sign == view.glyphs.onset else "dim")
+    yield line
+
+
+def _tick(ns: int) -> str:
+    seconds = ns / SECOND_NS
+    return f"{seconds:+.0f} s" if abs(seconds) >= 1 and seconds == int(seconds) else f"{seconds:+g} s"
+
+
+def _stretch(story: Story) -> tuple[int, int]:
+    """The window, less the time before the first process and after the last word."""
+    window = story.window
+    start = min((standing.process.started_ns for standing in story.standings), default=window.start_ns)
+    ends = [standing.process.ended_ns for standing in story.standings]
+    last = window.end_ns if None in ends else max(end for end in ends if end is not None)
+    if story.incident is not None:
+        last = max(last, story.incident.detected_ns)
+    start, last = max(start, window.start_ns), min(last, window.end_ns)
+    return start, min(window.end_ns, last + max(SECOND_NS // 10, (last - start) // 40))
+
+
+def _close_up(story: Story, scale: Scale) -> Scale | None:
+    """The last few steps before the onset and what followed, where a step is narrower than four cells."""
+    step_ns = step_time_ns(story.standings)
+    if step_ns is None or story.incident is None or step_ns > 4 * scale.cell_ns:
+        return None
+    before = CLOSE_UP_STEPS * step_ns
+    return Scale(story.zero_ns - before, story.zero_ns + before, scale.cells) if 4 * before < scale.end_ns - scale.start_ns else None
+
+
+def _lanes(story: Story) -> list[Lane]:
+    """The culprit first where ranks are folded; else in order of rank."""
+    if len(story.standings) <= FOLD_ABOVE:
+        return [Lane([standing], _label([standing], story), []) for standing in story.standings]
+    groups: dict[tuple[object, ...], list[Standing]] = {}
+    for standing in story.standings:
+        groups.setdefault(_likeness(standing), []).append(standing)
+    found = sorted(groups.values(), key=lambda group: (not group[0].culprit, not group[0].bad, len(group)))
+    return [Lane(group, _label(group, story), []) for group in found]
+
+
+def _likeness(standing: Standing) -> tuple[object, ...]:
+    """What ranks that share a lane have in common; where a step was not finished, also roughly since when."""
+    process = standing.process
+    failure = standing.trouble.attributes.get("exception.type") if standing.trouble else None
+    return standing.culprit, process.ending, process.exit_code, failure, standing.last_step, process.phase, bool(standing.steps)
+
+
+def _label(group: Sequence[Standing], story: Story) -> str:
+    if len(group) == 1:
+        who = group[0].process.identity
+        name = "rank ?" if who.rank is None else f"rank {who.rank}"
+        twins = sum(other.rank == who.rank for other in story.standings) > 1
+        return f"{name} ({who.restart})" if twins else name
+    name = f"ranks {rank_list(standing.rank for standing in group)}"
+    return name if len(name) <= 18 else f"{len(group)} ranks"
+
+
+def _note(lane: Lane, story: Story, view: View) -> str:
+    """Right of a lane: how far, how fast, how it ended."""
+    first = lane.standings[0]
+    step = "" if first.last_step is None else f"step {first.last_step:,}"
+    phase = PHASE_WORDS.get(first.process.phase, first.process.phase) if first.process.phase and first.process.ending != "clean" else ""
+    end = _end(lane, story)
+    if view.width < 120:
+        return f"{step} {end}".strip()
+    speed = step_time_ns(lane.standings)
+    memory = _memory(lane, story)
+    parts = [f"{step} {phase}".strip(), f"{length(speed)}/step" if speed else "", memory, end]
+    return f" {view.glyphs.dot} ".join(part for part in parts if part)
+
+
+def _end(lane: Lane, story: Story) -> str:
+    bad = [standing for standing in lane.standings if standing.trouble_ns is not None]
+    if not bad:
+        state = lane.standings[0].process.ending
+        return {"running": "runs", "clean": "clean end"}.get(state, state)
+    first = min(standing.trouble_ns or 0 for standing in bad)
+    code = bad[0].process.exit_code
+    how = signal_name(-code) if code is not None and code < 0 and bad[0].trouble is None else f"exit {code}" if bad[0].trouble is None and code else "failed"
+    return f"{how} {(first - story.zero_ns) / SECOND_NS:+.1f} s"
+
+
+def _memory(lane: Lane, story: Story) -> str:
+    spans = {standing.process.identity.span_id for standing in lane.standings}
+    found = [
+        float(value)
+        for record in story.context.records
+        if record.name == MEMORY and record.identity.span_id in spans and isinstance(value := record.attributes.get("llmtrace.memory.rss_bytes"), (int, float))
+    ]
+    return f"RSS {size(found[-1])}" if found else ""
+
+
+def _legend(shown: set[str], view: View) -> Text:
+    """Only what is in the picture."""
+    glyphs = view.glyphs
+    entries = [(sign, STYLES[phase], PHASE_WORDS.get(phase, phase)) for phase, sign in LETTERS.items() if f"phase {phase}" in shown]
+    if any(name.startswith("phase ") and name[6:] not in LETTERS for name in shown):
+        entries.append(("x", OTHER_STYLE, "another phase"))
+    if "open" in shown:
+        entries.append(("B", f"bold {STYLES['backward']}", "capital: begun, never finished"))
+    entries += [(getattr(glyphs, mark), MARK_STYLES[mark], words) for mark, words in MARK_WORDS.items() if mark in shown]
+    if "idle" in shown:
+        entries.append((glyphs.alive, "dim", "no step runs"))
+    line = Text()
+    for sign, style, words in entries:
+        line.append(sign, style)
+        line.append(f"\u00a0{words.replace(' ', chr(0xA0))}  " if not view.ascii_only else f" {words}  ")
+    return line

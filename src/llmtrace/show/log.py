@@ -1,0 +1,100 @@
+"""The interleaved log: every rank's lines and events on one time line, the tail around the onset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..names import INCIDENT
+from ..record import Record
+from .columns import hanging
+from .evidence import entry, rank_of
+from .story import Story, rank_list
+from .times import clock
+from .view import View
+
+BEFORE: Final = 16
+AFTER: Final = 16
+WHO: Final = 16
+ALIKE_NS: Final = 1_000_000_000
+ALIKE_FROM: Final = 8
+"""From this many ranks on, lines that differ only in numbers are one entry."""
+_NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+class Entry(msgspec.Struct):
+    """A record, and the ranks that said the same at the same time; `exactly` where to the letter."""
+
+    record: Record
+    who: list[str]
+    ranks: list[int | None]
+    exactly: bool = True
+
+
+def log(story: Story, view: View) -> Iterator[RenderableType]:
+    """The last entries before the onset and the first after it; every one where the reader asked for all."""
+    records = _wanted(story, view)
+    if not records:
+        yield Text("There are no such records in this window.", "dim")
+        return
+    entries = [Entry(record, [rank_of(record)], [record.identity.rank]) for record in records] if view.whole else _alike(records, story)
+    before = [entry for entry in entries if entry.record.time_ns < story.zero_ns]
+    after = entries[len(before) :]
+    first, last = (0, len(after)) if view.whole else (max(0, len(before) - BEFORE), AFTER)
+    if first:
+        yield Text(f"{first:,} earlier entries", "dim")
+    yield from _hung(before[first:], story, view)
+    if story.incident is not None:
+        yield _onset(story, view)
+    yield from _hung(after[:last], story, view)
+    if len(after) > last:
+        yield Text(f"{len(after) - last:,} later entries", "dim")
+
+
+def _hung(entries: Sequence[Entry], story: Story, view: View) -> Iterator[RenderableType]:
+    yield from hanging([entry(found.record, story, view, _who(found)) for found in entries], view)
+
+
+def _wanted(story: Story, view: View) -> Sequence[Record]:
+    """Lines and events, or the kinds that were asked for. The incident itself stands in the head."""
+    kinds = view.kinds or {"log", "event"}
+    return [record for record in story.context.records if record.kind in kinds and record.name != INCIDENT]
+
+
+def _alike(records: Sequence[Record], story: Story) -> list[Entry]:
+    """One entry for what several ranks said within a second; the culprit's own is never folded away."""
+    many = len(story.standings) >= ALIKE_FROM
+    guilty = story.culprit.process.identity.span_id if story.culprit else None
+    entries: list[Entry] = []
+    recent: dict[tuple[object, ...], Entry] = {}
+    for record in records:
+        body = record.body or str(record.attributes)
+        own = record.identity.span_id == guilty
+        key = (record.name, record.severity, own, record.step, _NUMBER.sub("#", body) if many else body)
+        found = recent.get(key)
+        name = rank_of(record)
+        if own or found is None or record.time_ns - found.record.time_ns > ALIKE_NS or name in found.who:
+            found = recent[key] = Entry(record, [], [])
+            entries.append(found)
+        found.who.append(name)
+        found.ranks.append(record.identity.rank)
+        found.exactly = found.exactly and record.body == found.record.body
+    return entries
+
+
+def _who(entry: Entry) -> str:
+    if len(entry.who) == 1:
+        return entry.who[0]
+    name = f"ranks {rank_list(entry.ranks)}"
+    name = name if len(name) <= WHO else f"{len(entry.who)} ranks"
+    return name if entry.exactly else f"{name} ~"
+
+
+def _onset(story: Story, view: View) -> Text:
+    title = f" onset {clock(story.zero_ns)} "
+    return Text(view.glyphs.rule * 4 + title + view.glyphs.rule * max(0, view.width - len(title) - 4), "bold red", no_wrap=True, overflow="crop")

@@ -1,0 +1,43 @@
+"""How the reader wants it: what the sections of the terminal view are told besides the facts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class Glyphs(msgspec.Struct, frozen=True):
+    """The few signs that are no letters; each is one column wide."""
+
+    alive: str
+    failed: str
+    died: str
+    clean: str
+    onset: str
+    tick: str
+    culprit: str
+    dots: str
+    dot: str
+    rule: str
+
+
+UNICODE: Final = Glyphs("·", "!", "✗", "■", "▼", "╷", "▶", "…", "·", "─")
+ASCII: Final = Glyphs(".", "!", "X", "=", "v", "'", ">", "...", "-", "-")
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """`width` in columns; `wrap` breaks long lines there (never in a pipe, where lines are for grep); `options` goes into
+    the commands that are proposed (`--dir ...`); `whole` shows every line uncut."""
+
+    now_ns: int
+    width: int = 80
+    ascii_only: bool = False
+    wrap: bool = True
+    options: str = ""
+    whole: bool = False
+    kinds: frozenset[str] | None = None
+
+    @property
+    def glyphs(self) -> Glyphs:
+        return ASCII if self.ascii_only else UNICODE

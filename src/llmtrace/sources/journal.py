@@ -1,0 +1,154 @@
+"""One journal as a source: chunks become records, ring rows become processes."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+
+import msgspec
+
+from .. import clock
+from ..directory import Directory, agent_alive
+from ..frames import Decoder, Description, Epoch, merge_descriptions, payload_time_ns
+from ..guard import guard
+from ..identity import fallbacks
+from ..incidents import latest
+from ..journal import Chunk, JournalReader, RingRow
+from ..names import GENERAL, INCIDENT
+from ..record import Identity, Incident, Kind, Process, Record, Window
+
+
+class Ring(msgspec.Struct, frozen=True):
+    """A ring's row with what makes its frames records: who it was (filled in) and how to decode."""
+
+    row: RingRow
+    identity: Identity
+    decoder: Decoder
+
+
+class JournalSource:
+    """Reads the journal in one directory, also while an agent writes it; raises JournalError where none can be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._directory = Directory(path=path, rings=path, registry=path / "rings")
+        self._reader = JournalReader(self._directory.journal)
+        self._known: dict[str, tuple[tuple[int, Mapping[str, str]], Ring]] = {}
+        self.unnamed: Counter[str] = Counter()
+
+    def processes(self, trace_id: str | None = None) -> list[Process]:
+        rings = self._rings()
+        unseen = self._ended_unseen([ring.row for ring in rings])
+        found = [_process(ring, ring.row.span_id in unseen) for ring in rings if trace_id in (None, ring.identity.trace_id)]
+        return sorted(found, key=attrgetter("started_ns"))
+
+    def incidents(self, trace_id: str | None = None) -> list[Incident]:
+        rings = {ring.row.span_id: ring for ring in self._rings()}
+        told = [record for record in self._decoded(self._reader.incident_chunks(), rings, None) if record.name == INCIDENT]
+        return latest(record for record in told if trace_id in (None, record.identity.trace_id))
+
+    def records(self, trace_id: str, window: Window, *, kinds: Collection[Kind] | None = None, rank: int | None = None) -> list[Record]:
+        rings = {r.row.span_id: r for r in self._rings() if r.identity.trace_id == trace_id and rank in (None, r.identity.rank)}
+        with _without_collection():
+            found = self._decoded(self._reader.chunks_between(window.start_ns, window.end_ns, rings.keys(), None, kinds), rings, window)
+        if kinds is not None:
+            found = [record for record in found if record.kind in kinds]
+        return sorted(found, key=attrgetter("time_ns"))
+
+    def last_time_ns(self, trace_id: str) -> int | None:
+        return self._reader.last_time_ns([ring.row.span_id for ring in self._rings() if ring.identity.trace_id == trace_id])
+
+    def drops(self) -> dict[str, int]:
+        lost = sum(row.lost for row in self._reader.rings())
+        found = {**self._reader.drops(), **self.unnamed}
+        return {**found, "overwritten": lost} if lost else found
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _decoded(self, chunks: Iterable[Chunk], rings: Mapping[str, Ring], window: Window | None) -> list[Record]:
+        found: list[Record] = []
+        for chunk in chunks:
+            ring = rings.get(chunk.span_id)
+            if ring is None:
+                continue
+            whole = window is None or (window.start_ns <= chunk.first_ns and chunk.last_ns < window.end_ns)
+            frames = chunk.frames() if whole or window is None else _within(chunk, window)
+            try:
+                found += ring.decoder.records(frames, chunk.offset_ns)
+            except (msgspec.MsgspecError, IndexError, TypeError) as error:
+                self.unnamed["undecodable"] += 1
+                guard.warn(f"a chunk of ring {chunk.span_id} cannot be read and is left out: {error}")
+        return found
+
+    def _rings(self) -> list[Ring]:
+        rows = self._reader.rings()
+        filled = fallbacks(row.identity for row in rows)
+        return [self._ring(row, filled.get(row.span_id, {})) for row in rows]
+
+    def _ring(self, row: RingRow, fallback: Mapping[str, str]) -> Ring:
+        version = (len(row.description), fallback)
+        known = self._known.get(row.span_id)
+        if known is None or known[0] != version:
+            decoder = Decoder(self._description(row), fallback)
+            known = (version, Ring(row, decoder.identity_at(_LATEST_NS), decoder))
+            self._known[row.span_id] = known
+        return msgspec.structs.replace(known[1], row=row)
+
+    def _description(self, row: RingRow) -> Description:
+        """What the ring said of itself; where that is missing, what the agent knows: its identity, and how derived records lie."""
+        try:
+            found = merge_descriptions(row.description)
+        except msgspec.MsgspecError as error:
+            guard.warn(f"ring {row.span_id} describes itself in a way that cannot be read: {error}")
+            found = Description()
+        return Description(schemas=[GENERAL, *found.schemas], epochs=found.epochs or [Epoch(0, row.identity)])
+
+    def _ended_unseen(self, rows: Iterable[RingRow]) -> set[str]:
+        """Rings whose process has gone while no agent was there to see it. Only this machine's, of this boot, can be asked."""
+        running = [row for row in rows if row.ending == "running"]
+        if not running or agent_alive(self._directory):
+            return set()
+        boot = clock.boot_id()
+        return {row.span_id for row in running if row.boot_id == boot and clock.process_start_ticks(row.pid) != row.start_ticks}
+
+
+_LATEST_NS = 1 << 63
+
+
+def _process(ring: Ring, ended_unseen: bool) -> Process:
+    row = ring.row
+    return Process(
+        identity=ring.identity,
+        started_ns=row.started_ns,
+        last_ns=row.last_ns,
+        ending="unknown" if ended_unseen else row.ending,
+        ended_ns=row.last_ns if ended_unseen else row.ended_ns,
+        exit_code=row.exit_code,
+        last_step=row.step,
+        phase=row.phase,
+        progress_ns=row.progress_ns,
+        records=row.count,
+        lost=row.lost,
+    )
+
+
+def _within(chunk: Chunk, window: Window) -> Iterator[tuple[int, int, bytes]]:
+    """The frames of a chunk on the window's edge that lie in it; judged by their time, before they are decoded."""
+    start_ns, end_ns = window.start_ns - chunk.offset_ns, window.end_ns - chunk.offset_ns
+    return (frame for frame in chunk.frames() if start_ns <= payload_time_ns(frame[2]) < end_ns)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """63,000 new records make the collector walk them again and again and find nothing: a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

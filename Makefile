@@ -20,14 +20,14 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-SOURCES := $(shell find src integrations -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml README.md LICENSE
+SOURCES := $(shell find src integrations examples -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml README.md LICENSE
 
 help:
 	@echo 'make demo [FAULT=oom|kill|exception|none]   4 ranks train a small GPT, one breaks, and what happened is shown'
 	@echo 'make test [TESTS=...]                       all tests, against the built wheel'
 	@echo 'make check                                  lint, format, types, layers, lock files'
 	@echo 'make bench                                  the budgets, measured here'
-	@echo 'make setup servers reference lock clean     what the others call; the parts of the above'
+	@echo 'make setup servers | reference | lock | clean  set up only; write docs/reference/; lock dependencies anew; remove what make made'
 
 $(UV): requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"llmtrace needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}: make PYTHON=...")'

@@ -119,7 +119,7 @@ class Decoder:
             size, pick, names, pick_rest, schema_name, schema_kind = plan
             values = _decode_list(payload)
             if len(values) != size:  # a newer or older writer of the same schema
-                values = [*values[:size], *(None for _ in range(size - len(values)))]
+                values[size:] = [None] * (size - len(values))
             time_ns = values[0]
             if since:
                 identity = self.identity_at(time_ns)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import structlog
 import torch
+from tests.support.recorder import Recorder
 from torch.optim import optimizer as optimizers
 from torch.utils.data import dataloader
 
@@ -22,7 +23,6 @@ import llmtrace.rank.instruments as package
 from llmtrace.guard import guard
 from llmtrace.rank import patches
 from llmtrace.rank.instruments import failures
-from tests.support.recorder import Recorder
 
 NAMES = sorted(path.stem for path in Path(package.__file__).parent.glob("*.py") if path.stem != "__init__")
 
@@ -114,7 +114,7 @@ def exercise(recorder: Recorder, name: str, port_file: Path) -> None:
 
 
 def test_every_instrument_has_a_check_here() -> None:
-    assert NAMES == sorted(EXPECTED)
+    assert sorted(EXPECTED) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

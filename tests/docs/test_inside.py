@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,17 @@ def test_every_patched_attribute_of_another_module_is_named() -> None:
     found = assigned_attributes()
     assert "sys.excepthook" in found
     assert [name for name in found if name not in PAGE] == []
+
+
+def test_every_patch_that_an_instrument_confesses_to_is_named() -> None:
+    patched = [
+        name
+        for path in FILES
+        for found in re.findall(r"^Patches ([^.:]*(?:\.\w[^:]*?)?)[,:]", ast.get_docstring(ast.parse(path.read_text())) or "", re.MULTILINE)
+        for name in re.findall(r"`([\w.]+)`", found)
+    ]
+    assert {"logging.Logger.callHandlers", "BoundLoggerBase._process_event"} <= set(patched)
+    assert [name for name in patched if name not in PAGE] == []
 
 
 def test_every_instrument_that_can_be_left_out_is_named_in_the_reference() -> None:

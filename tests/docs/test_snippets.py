@@ -133,3 +133,9 @@ def test_a_line_that_is_not_printed_is_missed() -> None:
     assert missing(["a … c"], "x\na b c\n") == []
     assert missing(["a … d", "e"], "a b c\n") == ["a … d", "e"]
     assert missing(["b", "a"], "a\nb\n") == ["a"]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md"], ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_page_is_reached_from_the_index_of_its_folder_or_of_the_docs(page: Path) -> None:
+    index = page.parent / "README.md" if (page.parent / "README.md").exists() else ROOT / "docs" / "README.md"
+    assert f"]({page.relative_to(index.parent)})" in index.read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -66,13 +65,3 @@ def test_an_agents_own_questions_do_not_free_its_lock(place: Directory) -> None:
     with holder(place) as process:
         assert said(process) == "False"
     lock.release()
-
-
-def test_a_forked_child_that_asks_changes_nothing(place: Directory) -> None:
-    with holder(place) as process:
-        assert said(process) == "True"
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if agent_alive(place) else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert agent_alive(place)

@@ -114,8 +114,11 @@ class Seen:
     def processes(self, trace: str = TRACE) -> list[Process]:
         return self._ask(lambda source: source.processes(trace))
 
+    def all_processes(self) -> list[Process]:
+        return self._ask(lambda source: source.processes())
+
     def process(self, span_id: str) -> Process:
-        return next(process for process in self._ask(lambda source: source.processes()) if process.identity.span_id == span_id)
+        return next(process for process in self.all_processes() if process.identity.span_id == span_id)
 
     def records(self, trace: str = TRACE) -> list[Record]:
         return self._ask(lambda source: source.records(trace, EVER))

@@ -158,7 +158,7 @@ def _broken(ranks: int, culprit: int, nodes: int = 1, at: int = 340, step_ns: in
     """A job whose `culprit` stops in step `at` at ONSET, the others after their forward pass."""
     job = Job(ranks, nodes, step_ns)
     begin = ONSET - at * step_ns - int(at * step_ns * 0.1) - 20 * MS
-    job.train(begin, {rank: at for rank in range(ranks)})
+    job.train(begin, dict.fromkeys(range(ranks), at))
     shift = ONSET - 12 * MS - max(record.time_ns for record in job.records)
     job.records = [msgspec.structs.replace(record, time_ns=record.time_ns + shift) for record in job.records]
     return job
@@ -199,7 +199,8 @@ def oom(ranks: int = 4, culprit: int = 2, nodes: int = 1, at: int = 340) -> Cont
     """One rank asks for 256 TiB; the others lose their peer 0.3 s later."""
     job = _broken(ranks, culprit, nodes, at)
     started = ONSET - 24 * S
-    message = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 281474976710656 bytes. Error code 12 (Cannot allocate memory)"
+    refused = "you tried to allocate 281474976710656 bytes. Error code 12 (Cannot allocate memory)"
+    message = f"[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: {refused}"
     facts: dict[str, Value] = {
         names.OOM_DEVICE: "cpu", names.OOM_SIZE: 1 << 48, names.OOM_FREE: 13_207_024_435, names.OOM_LIMIT: 25_207_024_435, names.OOM_RSS: 1_673_527_296,
         names.FAILURE_LINE: "/home/ada/gpt/tiny_gpt.py:27 in attention", names.FAILURE_PHASE: "forward",
@@ -317,12 +318,12 @@ def leave(ranks: int = 2, culprit: int = 1) -> Context:
     return _context(job, incident, incident.window)
 
 
-def running(ranks: int = 4) -> Context:
+def running(ranks: int = 4, steps: int = 640) -> Context:
     """A healthy job, seen now."""
-    job = Job(ranks, steps=640)
+    job = Job(ranks, steps=steps)
     end = job.train(ONSET - 37 * S)
     for rank in range(ranks):
-        job.process(rank, ONSET - 41 * S, end, last_step=640, phase="forward", progress_ns=end)
+        job.process(rank, ONSET - 41 * S, end, last_step=steps, phase="forward", progress_ns=end)
     return _context(job, None, Window(end - 35 * S, end + 1))
 
 

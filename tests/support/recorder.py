@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 
 from llmtrace.config import resolve
@@ -35,4 +34,3 @@ class Recorder:
     def close(self) -> None:
         while self.undos:
             self.undos.pop()()
-        gc.collect()

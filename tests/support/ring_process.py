@@ -6,6 +6,7 @@ Stands for a rank (or, forked, a worker) where the agent is tested: it writes th
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ import time
 import msgspec
 
 from llmtrace import frames, names
+from llmtrace.clock import process_start_ticks
 from llmtrace.config import resolve
 from llmtrace.directory import choose
 from llmtrace.identity import new_span_id
@@ -35,6 +37,7 @@ class RingProcess:
         assert made is not None
         self.ring: RingWriter = made
         self.lines = 0
+        self.at: int | None = None
         if described:
             made.describe(frames.encode_description(frames.known_schemas()))
             made.describe(frames.encode_description(frames.Description(epochs=[frames.Epoch(0, self.identity)], phases={1: "forward"})))
@@ -50,7 +53,8 @@ class RingProcess:
         return str(self.lines)
 
     def step(self, number: str) -> str:
-        self.ring.progress(int(number), 1)
+        self.at = int(number)
+        self.ring.progress(self.at, 1)
         self.ring.append(STEP, frames.encode([time.monotonic_ns(), 1000, int(number)]))
         return number
 
@@ -59,7 +63,7 @@ class RingProcess:
         text = " ".join(message)
         attributes = {names.EXCEPTION_TYPE: kind, names.EXCEPTION_MESSAGE: text}
         now_ns = time.monotonic_ns()
-        self.ring.append(1, frames.encode([now_ns, names.FAILURE, "event", 21, f"{kind}: {text}", None, None, None, None, attributes]))
+        self.ring.append(1, frames.encode([now_ns, names.FAILURE, "event", 21, f"{kind}: {text}", self.at, None, None, None, attributes]))
         return str(time.time_ns())
 
     def end(self, how: str) -> str:
@@ -77,11 +81,8 @@ class RingProcess:
 
     def fatal(self) -> str:
         """A segmentation fault with faulthandler enabled as the rank's failures instrument does it."""
-        import faulthandler
-
         pid = os.getpid()
-        ticks = open(f"/proc/{pid}/stat", "rb").read().rpartition(b")")[2].split()[19].decode()
-        file = open(self.directory.rings / f"{pid}-{ticks}-{self.ring.span_id}.fatal", "w")  # noqa: SIM115 (open until the end, on purpose)
+        file = (self.directory.rings / f"{pid}-{process_start_ticks(pid)}-{self.ring.span_id}.fatal").open("w")  # open to the end: the handler writes to it
         faulthandler.enable(file, all_threads=True)
         ctypes.string_at(0)
         return ""

@@ -91,13 +91,22 @@ def test_a_ring_row_comes_back_as_it_was(journal: Journal, reader: JournalReader
     assert journal.ring(OTHER) is None
 
 
-def test_a_description_grows_and_is_rewritten_only_then(journal: Journal) -> None:
-    for parts in ([], [b"first"], [b"first"], [b"first", b"second"]):
+def test_a_description_only_grows(journal: Journal) -> None:
+    known: list[bytes] = []
+    for parts in ([], [b"first"], [b"first"], [b"first", b"second"], [b"first"]):
         with journal.transaction() as transaction:
-            transaction.put_ring(ring(description=parts, tail=len(parts)))
+            transaction.put_ring(ring(description=parts))
+        known = max(known, parts, key=len)
         found = journal.ring(SPAN)
         assert found is not None
-        assert (found.description, found.tail) == (parts, len(parts))
+        assert found.description == known
+
+
+def test_an_older_row_put_over_a_newer_one_takes_no_progress_back(journal: Journal) -> None:
+    for row in (ring(tail=50, count=5, lost=1, derived=2, ending="killed"), ring(tail=40, count=4, lost=0, derived=0, ending="running")):
+        with journal.transaction() as transaction:
+            transaction.put_ring(row)
+    assert journal.ring(SPAN) == ring(tail=50, count=5, lost=1, derived=2, ending="running")
 
 
 def test_a_transaction_that_fails_leaves_nothing_of_itself(journal: Journal, reader: JournalReader) -> None:
@@ -582,6 +591,9 @@ def test_a_place_that_cannot_be_written_is_one_kind_of_error(tmp_path: Path) -> 
             Journal.open(path, max_bytes=64 * MB, max_age_s=1e9)
     with pytest.raises(JournalError, match="there is no journal"):
         JournalReader(tmp_path / "journal.1.sqlite")
+    (tmp_path / "journal.1.sqlite").touch()
+    with pytest.raises(JournalError, match="nothing has been written yet"):
+        JournalReader(tmp_path / "journal.1.sqlite")
 
 
 def test_the_bound_leaves_half_of_the_free_space_alone(path: Path) -> None:
@@ -591,4 +603,20 @@ def test_the_bound_leaves_half_of_the_free_space_alone(path: Path) -> None:
     journal.close()
     journal = Journal.open(path, max_bytes=1, max_age_s=1e9)
     assert journal.max_bytes == 32 * MB
+    journal.close()
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x93", b"\x93\xcf\x01", b"\xdc", b"\xff" * 40, encode([(1 << 64) - 1, INFO])])
+def test_a_damaged_payload_stops_nothing(journal: Journal, reader: JournalReader, payload: bytes) -> None:
+    frames = [*lines(0, 3), (2, 1 << 20, payload), *lines(3, 3, start=1 << 21)]
+    write(journal, frames)
+    found = reader.chunks_between(-(1 << 70), 1 << 70)
+    assert sorted(frame for chunk in found for frame in chunk.frames()) == sorted(frames)
+
+
+def test_an_age_without_end_keeps_everything(path: Path) -> None:
+    journal = Journal.open(path, max_bytes=64 * MB, max_age_s=1e300)
+    write(journal, lines(0, 3), offset_ns=0)
+    assert journal.prune() == {}
+    assert len(journal.chunks_after(0, 9)) == 1
     journal.close()

@@ -79,8 +79,10 @@ class Runner:
         if not self._batch:
             self._batch = self._fetch()
         if not self._batch:
-            derived = self._consumer.turn()
-            return Outcome(derived, None) if derived else None
+            with shield(f"consumer {self._consumer.name}"):
+                derived = self._consumer.turn()
+                return Outcome(derived, None) if derived else None
+            return None
         derived = self._offer(self._batch)
         if derived is None:
             return None

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 
 from ..clock import monotonic_ns
 from ..diagnose import Verdict, diagnose
+from ..guard import shield
 from ..incidents import SEVERITY, incident_attributes, incident_id, incident_of, incident_window
 from ..journal import Chunk, JournalReader
 from ..names import FAILURE, INCIDENT, OOM
-from ..record import WARN, Incident, Record
+from ..record import WARN, Culprit, Incident, Process, Record
 from .cascade import Cascade
 from .consumers import Derived
 from .obituary import event
@@ -95,7 +96,7 @@ class Detection:
 
     def _judge(self, key: Key, cascade: Cascade, now_ns: int) -> list[Derived]:
         processes = self._rows.processes(key.trace_id, key.attempt, cascade.since_ns)
-        verdict = diagnose(cascade.evidence(), processes, time.time_ns())
+        verdict = ask(cascade, processes)
         if verdict is None or (cascade.incident is None and was_asked_for(cascade, verdict)):
             cascade.fresh, cascade.waits_until = False, None
             return []
@@ -152,3 +153,21 @@ def was_asked_for(cascade: Cascade, verdict: Verdict) -> bool:
     """Whether a user ended the job (Ctrl-C) and all the rest followed from that; a cause before it is one all the same."""
     asked_ns = cascade.interrupted_ns()
     return asked_ns is not None and (not verdict.candidate or asked_ns <= verdict.onset_ns)
+
+
+def ask(cascade: Cascade, processes: Sequence[Process]) -> Verdict | None:
+    """Diagnosis over the cascade. Where ours fails the fault is real all the same: an incident that says what failed first."""
+    with shield("diagnose"):
+        return diagnose(cascade.evidence(), processes, time.time_ns())
+    first = min(cascade.failures, key=lambda record: record.time_ns)
+    return Verdict(
+        category="unknown",
+        role="ambiguous",
+        culprit=Culprit(rank=first.identity.rank, node=first.identity.node or None),
+        onset_ns=first.time_ns,
+        evidence=[first.id],
+        symptoms=[],
+        reason="diagnosis failed, this is what failed first",
+        summary=f"rank {first.identity.rank}: {first.body or first.name}",
+        candidate=True,
+    )

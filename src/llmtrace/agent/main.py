@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import stat
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -35,13 +36,28 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 def drop_descriptors() -> None:
-    """Let go of everything inherited: a launcher that reads a pipe to its end must not wait for us."""
+    """Let go of everything inherited: a launcher that reads a pipe to its end must not wait for us.
+
+    Output that goes to a file stays for the moment: it is the agent's own log, should the start fail.
+    """
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nowhere, standard)
-    if nowhere > 2:
-        os.close(nowhere)
+    point(os.devnull, 0, *(standard for standard in (1, 2) if not is_file(standard)))
+
+
+def is_file(descriptor: int) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+def point(path: str | os.PathLike[str], *descriptors: int) -> None:
+    """Let these descriptors be the file at `path`."""
+    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    for descriptor in descriptors:
+        os.dup2(opened, descriptor)
+    if opened not in descriptors:
+        os.close(opened)
 
 
 def serve(directory: Directory, config: Config, lock: AgentLock, service: bool) -> int:
@@ -72,6 +88,7 @@ def withdraw(directory: Directory, service: bool) -> list[int]:
         signal.signal(number, signal.SIG_IGN)
     if not service:
         sys.stderr = BoundedLog(directory.log)
+        point(directory.log, 1, 2)  # what the interpreter itself may have to say
         if os.getpgrp() != os.getpid():
             os.setsid()
         os.chdir("/")

@@ -27,6 +27,9 @@ FRESH_NS: Final = 100_000_000
 """A folder's time is coarse: one that changed just now may change again under the same time."""
 
 
+BLIND_NS: Final = 1_000_000_000
+"""After so long without a look (a journal that was locked, a machine that slept) nobody saw when a process died."""
+
 Lookup = Callable[[str], tuple[RingRow | None] | None]
 """Span id -> (what the journal has of that ring, None for nothing), or None where it cannot be asked now."""
 
@@ -40,6 +43,7 @@ class Rings:
         self._refused: dict[Path, int] = {}
         self._seen: object = None
         self._looked_ns = 0
+        self._polled_ns = monotonic_ns()
         self._poll = select.poll()
         self._by_fd: dict[int, Tail] = {}
 
@@ -47,20 +51,22 @@ class Rings:
         """Sleep until a process dies, at most `timeout_ms`; deaths are noted on their tails."""
         events = self._poll.poll(timeout_ms)
         now_ns = monotonic_ns()
+        seen_ns = now_ns if now_ns - self._polled_ns < BLIND_NS else None
+        self._polled_ns = now_ns
         for fd, _ in events:
-            self._bury(self._by_fd[fd], now_ns)
+            self._bury(self._by_fd[fd], seen_ns)
         for tail in self.tails.values():
             if tail.death is None and tail.watch.life == "alive" and tail.watch.fd < 0 and not tail.watch.lives_without_pidfd():
-                self._bury(tail, now_ns)
+                self._bury(tail, seen_ns)
 
-    def _bury(self, tail: Tail, now_ns: int) -> None:
+    def _bury(self, tail: Tail, seen_ns: int | None) -> None:
         """The newest ring of a process gets its end; one that the process left behind before (stop, exec) ended with its own word."""
         if (fd := tail.watch.fd) in self._by_fd:
             self._poll.unregister(fd)
             del self._by_fd[fd]
         newest = max((t for t in self.tails.values() if same_process(t, tail)), key=lambda t: t.header.started_ns)
         tail.superseded = newest is not tail
-        tail.die(now_ns, None if tail.superseded else tail.watch.exit_code())
+        tail.die(seen_ns, None if tail.superseded else tail.watch.exit_code())
 
     def find(self, lookup: Lookup) -> None:
         """Look for new rings; `lookup` is what the journal has of them."""

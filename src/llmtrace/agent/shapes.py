@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ..frames import Description, decode_values, merge_descriptions
-from ..record import Identity
+from ..record import WARN, Identity
 
 BULK_KINDS: Final = ("sample", "span")
 
@@ -21,8 +21,6 @@ class Shape(NamedTuple):
     severity_at: int | None
 
 
-UNKNOWN: Final = Shape(False, None, None)
-
 
 class Shapes:
     """The schemas of one ring, as it described them so far."""
@@ -30,6 +28,7 @@ class Shapes:
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self.description = Description()
+        self.bulk_kinds: frozenset[int] = frozenset()
         self._shapes: dict[int, Shape] = {}
 
     def learn(self, parts: Sequence[bytes]) -> bool:
@@ -39,24 +38,27 @@ class Shapes:
         self.parts = list(parts)
         self.description = _merge(self.parts)
         self._shapes = {schema.id: _shape(schema.kind, schema.fields) for schema in self.description.schemas}
+        self.bulk_kinds = frozenset(kind for kind, shape in self._shapes.items() if shape.bulk and shape.kind_at is None)
         return True
 
     def knows(self, kind: int) -> bool:
         return kind in self._shapes
 
     def look(self, kind: int, payload: bytes) -> tuple[bool, int]:
-        """(bulk, severity) of a frame; severity 0 where it has none, and for bytes that are no record."""
-        shape = self._shapes.get(kind, UNKNOWN)
+        """(bulk, severity) of a frame; severity 0 where it has none, WARN where it cannot be told (then a reader looks for itself)."""
+        shape = self._shapes.get(kind)
+        if shape is None:
+            return False, WARN
         if shape.severity_at is None:
             return shape.bulk, 0
-        if shape.severity_at == 1 and payload[1] == 0xCF and payload[0] != 0xDC:  # the time is a uint64: the next byte is the severity
-            return shape.bulk, payload[10] if payload[10] < 0x80 else 0
         try:
+            if shape.severity_at == 1 and payload[1] == 0xCF and payload[0] & 0xF0 == 0x90 and payload[10] < 0x80:
+                return shape.bulk, payload[10]  # a short array, the time a uint64: the next byte is the severity
             values = decode_values(payload)
             severity = values[shape.severity_at]
             bulk = values[shape.kind_at] in BULK_KINDS if shape.kind_at is not None else shape.bulk
         except (msgspec.MsgspecError, IndexError):
-            return shape.bulk, 0
+            return shape.bulk, WARN
         return bulk, severity if isinstance(severity, int) else 0
 
     def identity(self, otherwise: Identity) -> Identity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,16 +23,23 @@ class Store:
     def __init__(self, path: Path, config: Config) -> None:
         self._path, self._config = path, config
         self._journal: Journal | None = None
-        self._retry_ns = 0
+        self._retry_ns = self._look_ns = 0
+        self._file: tuple[int, int] | None = None
         self.errors: Counter[str] = Counter()
         self.openings = 0
         self.writes = 0
 
     def ready(self) -> bool:
         """Whether a write is worth trying now; opens the journal where it is closed."""
+        now_ns = monotonic_ns()
+        if self._journal is not None and now_ns >= self._look_ns:
+            self._look_ns = now_ns + RETRY_NS
+            if file_of(self._path) != self._file:
+                say(f"{self._path} was taken away: a new one begins")
+                self.close()
         if self._journal is not None:
             return True
-        if monotonic_ns() < self._retry_ns:
+        if now_ns < self._retry_ns:
             return False
         return self._attempt("open", self._open) is not None
 
@@ -54,6 +62,7 @@ class Store:
 
     def _open(self, _: object) -> bool:
         self._journal = Journal.open(self._path, max_bytes=self._config.journal_bytes, max_age_s=self._config.journal_age_s)
+        self._file = file_of(self._path)
         self.openings += 1
         return True
 
@@ -72,6 +81,15 @@ class Store:
         self.errors[place] += 1
         if self.errors[place].bit_count() == 1:  # the 1st, 2nd, 4th, 8th, ... time
             say(f"journal {place} failed ({self.errors[place]} times so far), tried again: {error}")
+
+
+def file_of(path: Path) -> tuple[int, int] | None:
+    """Device and inode of what lies at a path now."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _transact(journal: Journal, what: Callable[[Transaction], R]) -> R:

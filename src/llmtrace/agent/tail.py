@@ -13,7 +13,7 @@ from ..frames import Description, Epoch, encode_description, payload_time_ns
 from ..journal import KIND_BITS, RingRow, Transaction
 from ..names import GENERAL
 from ..record import ERROR, Ending, Identity
-from ..ring import RingReader
+from ..ring import Frame, RingReader
 from .deaths import Death, Watch, ending_of
 from .obituary import death_event, fatal_event, read_fatal
 from .shapes import Shapes
@@ -27,8 +27,11 @@ SILENT_NS: Final = 60_000_000_000
 LINES: Final = KIND_BITS["log"] | KIND_BITS["event"]
 BULK: Final = KIND_BITS["span"] | KIND_BITS["sample"]
 
-Frame = tuple[int, int, bytes]
+Held = tuple[int, int, bytes]
 """Kind, position, payload."""
+
+SHORTEST: Final = 4
+"""No payload is shorter: an array with a time in it."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -57,9 +60,9 @@ class Tail:
         self.row = known
         self._folder = folder
         self._saved = self._read = Place(known.tail, known.count, known.lost) if known else Place()
-        self._spoilt = 0
-        self._bulk: list[Frame] = []
-        self._lines: list[Frame] = []
+        self._spoilt = self._severity = 0
+        self._bulk: list[Held] = []
+        self._lines: list[Held] = []
         self._since_ns = 0
         self._bytes = 0
         self._last_mono_ns = 0
@@ -92,24 +95,30 @@ class Tail:
             self._since_ns = monotonic_ns()
         self._bytes += 1 + len(reading.data)
         self._read = Place(reading.tail, reading.count, self._read.lost + reading.lost)
-        data = reading.data
-        for frame in reading.frames:
-            self._sort(frame.kind, frame.position, data[frame.start : frame.end])
+        self._sort(reading.data, reading.frames)
         return True
 
-    def _sort(self, kind: int, position: int, payload: bytes) -> None:
-        if not self.shapes.knows(kind):
-            self.shapes.learn(self._reader.descriptions())
-        try:
-            time_ns = payload_time_ns(payload)
-            bulk, severity = self.shapes.look(kind, payload)
-        except IndexError:  # no record of any format: nothing could read it later
+    def _sort(self, data: bytes, frames: list[Frame]) -> None:
+        bulk, bulk_kinds = self._bulk, self.shapes.bulk_kinds
+        for kind, position, start, end in frames:
+            payload = data[start:end]
+            if kind in bulk_kinds and end - start >= SHORTEST:  # most of them by far
+                bulk.append((kind, position, payload))
+            else:
+                self._look(kind, position, payload)
+        if frames and len(data) > frames[-1].start + SHORTEST:
+            self._last_mono_ns = max(self._last_mono_ns, payload_time_ns(data, frames[-1].start))
+
+    def _look(self, kind: int, position: int, payload: bytes) -> None:
+        if len(payload) < SHORTEST:  # no record of any format: nothing could read it later
             self._spoilt += 1
             return
-        self._last_mono_ns = max(self._last_mono_ns, time_ns)
+        if not self.shapes.knows(kind):
+            self.shapes.learn(self._reader.descriptions())
+        bulk, severity = self.shapes.look(kind, payload)
         (self._bulk if bulk else self._lines).append((kind, position, payload))
-        if severity >= ERROR:
-            self.urgent = True
+        self._severity = max(self._severity, severity)
+        self.urgent = self.urgent or severity >= ERROR
 
     def due(self, now_ns: int) -> bool:
         """Whether the journal should hear of it now."""
@@ -125,7 +134,7 @@ class Tail:
         if self._next != self.row:
             transaction.put_ring(self._next)
         if self._lines:
-            transaction.append(self.span_id, self._lines, offset_ns, bulk=False, kinds=LINES)
+            transaction.append(self.span_id, self._lines, offset_ns, bulk=False, kinds=LINES, severity=self._severity)
         if self._bulk:
             transaction.append(self.span_id, self._bulk, offset_ns, bulk=True, kinds=BULK)
         transaction.count_drop("undecodable", self._spoilt)
@@ -148,7 +157,7 @@ class Tail:
 
     def _let_go(self) -> None:
         self._bulk, self._lines = [], []
-        self._bytes = self._spoilt = 0
+        self._bytes = self._spoilt = self._severity = 0
         self._told_ns = monotonic_ns()
         self.urgent = False
 

@@ -38,7 +38,9 @@ def demo(
     if fault not in FAULTS:
         refuse(f"--fault {fault!r}; allowed: {', '.join(FAULTS)}", 2)
     if missing := [name for name in ("torch", "lightning") if find_spec(name) is None]:
-        refuse(f"the demo trains with torch and Lightning, and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: pip install 'llmtrace[lightning]'")
+        refuse(
+            f"the demo trains with torch and Lightning, and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: pip install 'llmtrace[lightning]'"
+        )
     script = _script()
     path = Path(directory).absolute() if directory else Path(tempfile.mkdtemp(prefix="llmtrace-demo-"))
     path.mkdir(0o700, parents=True, exist_ok=True)

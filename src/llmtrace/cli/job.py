@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -65,8 +63,9 @@ def off(
 ) -> None:
     """Stop a running job's tracing at once: its ranks record nothing more until `--on`, and train on."""
     from ..ring import RingError
+    from .rings import folders, running
 
-    rings = list(_rings(dirs))
+    rings = list(running(folders(dirs or ())))
     meant = [(reader, identity) for reader, identity in rings if _is_meant(identity, key)]
     if len({identity.trace_id for _, identity in meant}) > 1 and all(identity.job != key for _, identity in meant):
         refuse(f"{key!r} begins more than one trace: {', '.join(sorted({identity.trace_id for _, identity in meant}))}")
@@ -79,52 +78,6 @@ def off(
         refuse(str(error))
     processes = f"{len(meant)} process{'es' * (len(meant) != 1)}"
     print(f"Tracing is {'on again' if on else 'off'} in {processes} of {', '.join(sorted({_name(identity) for _, identity in meant}))}.")
-
-
-def _rings(dirs: list[str] | None) -> Iterator[tuple[RingReader, Identity]]:
-    """The rings of processes that run, with who they are."""
-    from ..clock import process_start_ticks
-    from ..ring import RingError, RingReader, find_rings
-
-    for folder, registry in _folders(dirs):
-        for path in find_rings(folder, registry):
-            try:
-                reader = RingReader(path)
-            except RingError:
-                continue
-            header = reader.header()
-            if header.ended == "running" and process_start_ticks(header.pid) == header.start_ticks:
-                yield reader, _identity(reader)
-            else:
-                reader.close()
-
-
-def _folders(dirs: list[str] | None) -> Iterator[tuple[Path, Path]]:
-    """Where rings may lie: of the directories named, else of all that writers would use and readers would read."""
-    from ..config import resolve
-    from ..directory import choose, existing
-
-    config = resolve()
-    paths = dirs or [str(path) for path in existing([], config)] or [config.dir]
-    for path in paths:
-        if not path or os.path.isdir(path):
-            found = choose(resolve({"dir": path} if path else None))
-            if found is not None:
-                yield found.rings, found.registry
-
-
-def _identity(reader: RingReader) -> Identity:
-    """Who the process is by the last word of its ring; without a word, nobody."""
-    import msgspec
-
-    from ..frames import filled_epochs, merge_descriptions
-    from ..record import Identity
-
-    try:
-        epochs = filled_epochs(merge_descriptions(reader.descriptions()).epochs, {})
-    except msgspec.MsgspecError:
-        epochs = []
-    return epochs[-1].identity if epochs else Identity()
 
 
 def _is_meant(identity: Identity, key: str) -> bool:

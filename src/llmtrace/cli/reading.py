@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import Dirs, Json, NoColor, SourceKind, make_console, open_reading, refuse, write_json
+from .shared import Dirs, Json, NoColor, SourceKind, make_console, open_listing, open_reading, refuse, write_json
 
 if TYPE_CHECKING:
     from ..record import Incident, Kind
@@ -22,8 +22,8 @@ def runs(as_json: Json = False, dirs: Dirs = None, source: SourceKind = "journal
     """What ran: a row a trace, attempt and run."""
     from ..sources.runs import runs as find_runs
 
-    opened = open_reading(dirs, source)
-    found = find_runs(opened)
+    opened = open_listing(dirs, source)
+    found = find_runs(opened) if opened else []
     if as_json:
         from ..show.rows import run_row
 
@@ -42,8 +42,8 @@ def incidents(
     no_color: NoColor = False,
 ) -> None:
     """What broke, oldest first."""
-    opened = open_reading(dirs, source)
-    found = sorted(opened.incidents(_known_trace(opened, trace)), key=lambda incident: incident.onset_ns)
+    opened = open_listing(dirs, source)
+    found = sorted(opened.incidents(_known_trace(opened, trace)), key=lambda incident: incident.onset_ns) if opened else []
     if as_json:
         from ..show.rows import incident_row
 
@@ -73,26 +73,35 @@ def context(
     kinds = _kinds(kind)
     moments = (_moment(at), _length("--before", before), _length("--after", after))
     opened = open_reading(dirs, source)
-    found = _find(opened, key, moments, rank, kinds)
     if as_json:
-        _write_records(found)
-    else:
+        _write_records(_find(opened, key, moments, rank, kinds))
+    else:  # the lanes and the verdict need everybody's records; what was asked for chooses among the lines
         options = " ".join(f"--dir {_quoted(name)}" for name in dirs or ())
-        print_context(found, no_color, options=options, whole=whole, kinds=kinds)
+        print_context(_find(opened, key, moments), no_color, options=options, whole=whole, kinds=kinds, rank=rank)
 
 
-def print_context(found: Context, no_color: bool, options: str = "", whole: bool = False, kinds: frozenset[Kind] | None = None) -> None:
+def print_context(
+    found: Context, no_color: bool, *, options: str = "", whole: bool = False, kinds: frozenset[Kind] | None = None, rank: int | None = None
+) -> None:
     """The terminal view on stdout; `options` goes into the commands that it proposes."""
     from ..show.terminal import View, show
 
     console = make_console(no_color)
-    width, plain = console.width, console.options.ascii_only
-    view = View(now_ns=time.time_ns(), width=width, ascii_only=plain, wrap=console.is_terminal, options=options, whole=whole, kinds=kinds)
+    view = View(
+        now_ns=time.time_ns(),
+        width=console.width,
+        ascii_only=console.options.ascii_only,
+        wrap=console.is_terminal,
+        options=options,
+        whole=whole,
+        kinds=kinds,
+        rank=rank,
+    )
     for part in show(found, view):
         console.print(part, soft_wrap=not view.wrap)
 
 
-def _find(source: Source, key: str, moments: tuple[int | None, int, int], rank: int | None, kinds: frozenset[Kind] | None) -> Context:
+def _find(source: Source, key: str, moments: tuple[int | None, int, int], rank: int | None = None, kinds: frozenset[Kind] | None = None) -> Context:
     from ..sources.context import context as find_context
 
     at_ns, before_ns, after_ns = moments

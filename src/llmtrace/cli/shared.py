@@ -30,14 +30,32 @@ def refuse(sentence: str, code: int = 1) -> NoReturn:
 
 
 def open_reading(dirs: Sequence[str] | None, kind: str) -> Source:
-    """The source that the options name; refuses what cannot be read."""
+    """The source that the options name; refuses what cannot be read, and where there is none."""
+    try:
+        return _open(dirs, kind)
+    except LookupError as error:
+        refuse(str(error.args[0]))
+
+
+def open_listing(dirs: Sequence[str] | None, kind: str) -> Source | None:
+    """The same for a command that lists: where nothing has been traced yet there is nothing to list, and that is no error."""
+    try:
+        return _open(dirs, kind)
+    except LookupError as error:
+        if any(not os.path.isdir(name) for name in dirs or ()):
+            refuse(str(error.args[0]))
+        return None
+
+
+def _open(dirs: Sequence[str] | None, kind: str) -> Source:
     if kind != "journal":
         refuse(f"--source {kind} is not there yet; allowed: journal", 2)
+    from ..journal import JournalError
     from ..sources.open import open_source
 
     try:
         return open_source(list(dirs or ()), kind)
-    except (OSError, LookupError, ValueError) as error:
+    except (OSError, ValueError, JournalError) as error:
         refuse(str(error))
 
 

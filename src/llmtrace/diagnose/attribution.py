@@ -120,8 +120,7 @@ class Case:
         first = min(ends, key=self._when, default=None)
         if first is None or not symptoms or self._when(first) > min(map(self._when, symptoms)):
             return None
-        category = msgspec.structs.replace(first, category="process_death", role="ambiguous", reason="it was told to end while the other ranks were not")
-        return category
+        return msgspec.structs.replace(first, category="process_death", role="ambiguous", reason="it was told to end while the other ranks were not")
 
     def verdict(self, cause: Evidence) -> Verdict:
         symptoms = self._others(cause.rank)
@@ -157,7 +156,9 @@ class Case:
             onset_ns=onset_ns,
             evidence=self._ids(first),
             symptoms=others,
-            reason=_joined(absent.reason if absent else "only symptoms were seen, no cause", first.reason, self.clocks.note if len(self.clocks.ahead_ns) > 1 else ""),
+            reason=_joined(
+                absent.reason if absent else "only symptoms were seen, no cause", first.reason, self.clocks.note if len(self.clocks.ahead_ns) > 1 else ""
+            ),
             summary=summarise(self._story(first, others, absent)),
             candidate=False,
         )
@@ -167,7 +168,10 @@ class Case:
 
     def _ids(self, cause: Evidence) -> list[str]:
         """The deciding records first, then the culprit's others, then what it did to the rest; in order of time."""
-        nearest = sorted((e for e in self.evidence if e is not cause and (e.breaks or e.category != "program_error")), key=lambda e: (e.rank != cause.rank, not e.breaks, self._when(e)))
+        nearest = sorted(
+            (e for e in self.evidence if e is not cause and (e.breaks or e.category != "program_error")),
+            key=lambda e: (e.rank != cause.rank, not e.breaks, self._when(e)),
+        )
         ids = [name for e in (cause, *nearest) for name in (e.record_id, *e.others) if name]
         return list(dict.fromkeys(ids))[:EVIDENCE]
 

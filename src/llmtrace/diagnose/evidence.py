@@ -198,7 +198,11 @@ def _joined(told: list[Evidence]) -> list[Evidence]:
         if e.sort == "failure" and (mine := shortages.pop(e.span_id, None)):
             first = mine[0]
             found[position] = msgspec.structs.replace(
-                first, phase=e.phase, time_ns=min(first.time_ns, e.time_ns), step=first.step if e.step is None else e.step, others=(e.record_id, *(s.record_id for s in mine[1:]))
+                first,
+                phase=e.phase,
+                time_ns=min(first.time_ns, e.time_ns),
+                step=first.step if e.step is None else e.step,
+                others=(e.record_id, *(s.record_id for s in mine[1:])),
             )
     return [*found, *(e for rest in shortages.values() for e in rest)]
 
@@ -242,12 +246,16 @@ def _end(process: Process, code: int | None) -> tuple[Classification, str]:
         if code == SIGBUS:
             return Classification("host_shm", "ambiguous", "SIGBUS: a mapped file, or shared memory, that is not there"), f"died of {name}"
         if code == SIGKILL:
-            return Classification("process_death", "ambiguous", "killed from outside, and nobody has said by whom: the kernel (memory), the scheduler, or a person"), f"was killed ({name})"
+            return Classification(
+                "process_death", "ambiguous", "killed from outside, and nobody has said by whom: the kernel (memory), the scheduler, or a person"
+            ), f"was killed ({name})"
         return Classification("process_death", "ambiguous", f"{name}: the process crashed or aborted in native code"), f"died of {name}"
     if process.ending == "raised":
         return Classification("program_error", "root_cause", "the process ended by an exception whose record did not arrive"), "ended by an exception"
     if code is not None:
-        return Classification("process_death", "root_cause", "the process left with an error code, and raised no exception"), f"left with exit code {code}, without an exception"
+        return Classification(
+            "process_death", "root_cause", "the process left with an error code, and raised no exception"
+        ), f"left with exit code {code}, without an exception"
     return Classification("process_death", "ambiguous", "the process is gone without a word, and nobody saw how"), "is gone, nobody saw how"
 
 

@@ -17,13 +17,18 @@ from ..record import Record, Value
 from .catalogue import UNKNOWN, Classification, classify
 
 PROGRAM: Final = Classification("program_error", "root_cause", "an exception of the program's own code that nobody caught")
-MACHINERY: Final = frozenset({"torch", "torch_xla", "lightning", "lightning_fabric", "pytorch_lightning", "deepspeed", "accelerate", "megatron", "horovod", "ray"})
+MACHINERY: Final = frozenset(
+    {"torch", "torch_xla", "lightning", "lightning_fabric", "pytorch_lightning", "deepspeed", "accelerate", "megatron", "horovod", "ray"}
+)
 """Packages whose exceptions about peers are about the job's own ranks."""
 NETWORK: Final = frozenset({"peer_loss", "collective_stall", "rendezvous", "interconnect", "launcher_summary", "scheduler", "teardown_noise", "advice_text"})
 """What only the machinery can tell; in a user's own words it is a program's fault."""
 STOPS: Final = frozenset({"KeyboardInterrupt", "SIGTERMException", "CancelledError", "SignalException"})
 
-_CHAIN = re.compile(r"^(?:The above exception was the direct cause of the following exception:|During handling of the above exception, another exception occurred:)$", re.MULTILINE)
+_CHAIN = re.compile(
+    r"^(?:The above exception was the direct cause of the following exception:|During handling of the above exception, another exception occurred:)$",
+    re.MULTILINE,
+)
 _FRAME = re.compile(r'^ *File "([^"]*)", line \d+, in .*\n((?: +.*\n?)?)', re.MULTILINE)
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: ?(.*))?$", re.MULTILINE)
 

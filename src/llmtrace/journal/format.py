@@ -56,6 +56,9 @@ PRAGMA user_version = {FORMAT};
 """
 """Times are wall-clock nanoseconds. AUTOINCREMENT: a chunk's id is never used twice, so a cursor never points into the past."""
 
+SHORT_ARRAYS: Final = frozenset(bytes((0x90 | length,)) for length in range(16))
+"""First bytes of a msgpack array of up to 15 values."""
+
 Frame = tuple[int, int, bytes]
 """(kind, position, payload) as they lie in the ring."""
 
@@ -132,6 +135,11 @@ class Piece(msgspec.Struct, frozen=True):
     last_ns: int
 
 
+def storable(time_ns: int) -> int:
+    """A time that SQLite can hold; what lies 146 years from 1970 is damage, or "for ever"."""
+    return min(max(time_ns, -(1 << 62)), 1 << 62)
+
+
 def kinds_mask(kinds: Collection[Kind]) -> int:
     return sum(KIND_BITS[kind] for kind in set(kinds))
 
@@ -179,7 +187,7 @@ def _cut(frames: Iterable[Frame]) -> Iterator[Piece]:
     held: list[Frame] = []
     size = end = first_ns = last_ns = 0
     for frame in frames:
-        time_ns = payload_time_ns(frame[2])
+        time_ns = time_of(frame[2])
         low, high = min(first_ns, time_ns), max(last_ns, time_ns)
         fits = high - low <= LONGEST_NS and size + len(frame[2]) <= LARGEST_BYTES and 0 <= frame[1] - end < 1 << 32
         if held and not fits:
@@ -200,10 +208,18 @@ def span_of_times(payloads: Sequence[bytes]) -> tuple[int, int]:
     Nearly every payload is a short array that begins with a 64-bit number: such heads compare as bytes, in a third of the
     time. Where least and greatest head are of that form, so are all between them.
     """
-    if all(payload[0] & 0xF0 == 0x90 for payload in payloads):
+    if all(payload[:1] in SHORT_ARRAYS for payload in payloads):
         heads = [payload[1:10] for payload in payloads]
         low, high = min(heads), max(heads)
-        if low[0] == high[0] == 0xCF:
+        if low[:1] == high[:1] == b"\xcf" and len(low) == len(high) == 9:
             return int.from_bytes(low[1:], "big"), int.from_bytes(high[1:], "big")
-    times = [payload_time_ns(payload) for payload in payloads]
+    times = [time_of(payload) for payload in payloads]
     return min(times), max(times)
+
+
+def time_of(payload: bytes) -> int:
+    """The monotonic time of a payload; 0 for one that is damaged, which must not stop all that follow it."""
+    try:
+        return payload_time_ns(payload)
+    except IndexError:
+        return 0

@@ -121,7 +121,7 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("VACUUM")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
-    for statement in TABLES.split(";"):
+    for statement in TABLES.split(";") if _is_new(connection) else ():  # another process may have been quicker
         if statement.strip():
             connection.execute(statement)
     connection.execute("COMMIT")
@@ -131,20 +131,22 @@ def _configure(connection: sqlite3.Connection, wal_bytes: int) -> None:
     """Per connection: NORMAL loses no committed row to kill -9; the log is copied back early enough to stay small."""
     page_bytes = pragma(connection, "page_size")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {wal_bytes // 8 // page_bytes}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {min(wal_bytes // 8, 4 << 20) // page_bytes}")
     connection.execute(f"PRAGMA journal_size_limit = {wal_bytes // 4}")
     connection.execute("PRAGMA secure_delete = OFF")  # some builds have it on: every page that is freed would be written once more
     connection.execute("PRAGMA cache_size = -4096")
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise JournalError unless this is a journal of our format whose tables and newest rows can be read."""
+    """Raise JournalError unless this is a journal of our format whose newest rows can be read; the rest shows when it is read."""
+    if _is_new(connection):
+        raise JournalError("unusable", f"{path}: nothing has been written yet")
     if pragma(connection, "application_id") != APPLICATION or pragma(connection, "user_version") != FORMAT:
         raise JournalError("corrupt", f"{path}: not a journal of format {FORMAT}")
     connection.execute("SELECT * FROM chunk ORDER BY id DESC LIMIT 1").fetchall()
     connection.execute("SELECT first_ns FROM chunk ORDER BY first_ns DESC LIMIT 1").fetchall()
     for table in ("ring", "description", "cursor", "dropped"):
-        connection.execute(f"SELECT * FROM {table}").fetchall()
+        connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchall()
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:

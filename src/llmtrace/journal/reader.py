@@ -13,7 +13,7 @@ import msgspec
 from ..record import Kind
 from . import rows
 from .errors import mapped
-from .format import Chunk, RingRow, kinds_mask
+from .format import Chunk, RingRow, kinds_mask, storable
 from .opening import open_reader
 from .retention import window_start
 
@@ -56,7 +56,7 @@ class JournalReader:
         A chunk may hold others as well: the caller looks at each record.
         """
         conditions = "c.first_ns >= ? AND c.first_ns < ? AND c.last_ns >= ?"
-        values: list[int | str] = [window_start(start_ns), end_ns, start_ns]
+        values: list[int | str] = [storable(window_start(start_ns)), storable(end_ns - 1) + 1, storable(start_ns)]
         if spans is not None:
             conditions += " AND c.ring IN (SELECT id FROM ring WHERE span_id IN (SELECT value FROM json_each(?)))"
             values.append(msgspec.json.encode(list(spans)).decode())

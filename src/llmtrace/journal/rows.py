@@ -21,18 +21,19 @@ RINGS: Final = f"SELECT {_RING_COLUMNS}, r.identity, d.parts FROM ring r LEFT JO
 CHUNK_FIELDS: Final = Chunk.__struct_fields__
 _CHUNK_COLUMNS: Final = ", ".join("r.span_id" if name == "span_id" else f"c.{name}" for name in CHUNK_FIELDS)
 
-_FIRST: Final = "UPDATE ring SET identity = ?, parts = ?, " + ", ".join(f"{name} = ?" for name in RING_FIELDS if name not in ("span_id", "derived"))
-UPDATE_RING: Final = _FIRST + ", derived = max(derived, ?) WHERE span_id = ?"
+COUNTERS: Final = ("parts", "tail", "count", "lost", "derived")
+"""They never fall: who puts an older row over a newer one must not have anything read, or numbered, twice."""
+
+_SET: Final = ", ".join(f"{name} = max({name}, ?)" if name in COUNTERS else f"{name} = ?" for name in ("identity", "parts", *RING_FIELDS))
+UPDATE_RING: Final = f"UPDATE ring SET {_SET} WHERE id = ?"
 INSERT_RING: Final = (
-    f"INSERT INTO ring (span_id, derived, identity, parts, {', '.join(n for n in RING_FIELDS if n not in ('span_id', 'derived'))}, newest_chunk, newest_ns) "
-    f"VALUES ({', '.join('?' * (len(RING_FIELDS) + 2))}, 0, 0)"
+    f"INSERT INTO ring (identity, parts, {', '.join(RING_FIELDS)}, newest_chunk, newest_ns) VALUES ({', '.join('?' * (len(RING_FIELDS) + 2))}, 0, 0)"
 )
 
 
 def ring_values(row: RingRow) -> list[Any]:
-    """Identity, number of parts and the plain columns, in the order of the two statements (span and derived apart)."""
-    plain = [getattr(row, name) for name in RING_FIELDS if name not in ("span_id", "derived")]
-    return [_encode(row.identity), len(row.description), *plain]
+    """Identity, number of parts and the plain columns, in the order of the two statements."""
+    return [_encode(row.identity), len(row.description), *[getattr(row, name) for name in RING_FIELDS]]
 
 
 def encode_parts(parts: list[bytes]) -> bytes:

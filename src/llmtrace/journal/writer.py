@@ -15,7 +15,7 @@ from ..names import GENERAL, INCIDENT
 from ..record import FATAL
 from . import retention, rows
 from .errors import JournalError, mapped, mapped_files
-from .format import ALL_KINDS, DERIVED, INCIDENT_FLAG, KIND_BITS, Chunk, Frame, RingRow, pack, pieces
+from .format import ALL_KINDS, DERIVED, INCIDENT_FLAG, KIND_BITS, Chunk, Frame, RingRow, pack, pieces, storable
 from .opening import BUSY_S, aside_path, bytes_of, file_id, free_bytes, journal_bytes, open_writer, pragma, remove, set_aside
 
 MINIMUM_BYTES: Final = 32 << 20
@@ -37,15 +37,15 @@ class Transaction:
         self.connection = connection
 
     def put_ring(self, row: RingRow) -> None:
-        """Note the latest of a ring. `derived` never falls, and the description is written only where it has grown."""
+        """Note the latest of a ring. Its counters never fall, its description only grows."""
         before = self.connection.execute("SELECT id, parts FROM ring WHERE span_id = ?", (row.span_id,)).fetchone()
         values = rows.ring_values(row)
         if before is None:
-            ring = self.connection.execute(rows.INSERT_RING, (row.span_id, row.derived, *values)).lastrowid
+            ring = self.connection.execute(rows.INSERT_RING, values).lastrowid
         else:
             ring = before[0]
-            self.connection.execute(rows.UPDATE_RING, (*values, row.derived, row.span_id))
-        if row.description and (before is None or before[1] != len(row.description)):
+            self.connection.execute(rows.UPDATE_RING, (*values, ring))
+        if len(row.description) > (before[1] if before else 0):
             self.connection.execute("INSERT OR REPLACE INTO description VALUES (?, ?)", (ring, rows.encode_parts(row.description)))
 
     def append(
@@ -69,8 +69,8 @@ class Transaction:
         ring = self._ring(span_id)
         chunk = 0
         for piece in pieces(frames) if frames else ():
-            first_ns, last_ns = piece.first_ns + offset_ns, piece.last_ns + offset_ns
-            start_ns = first_ns if earliest_start_ns is None else min(earliest_start_ns, first_ns)
+            first_ns, last_ns = storable(piece.first_ns + offset_ns), storable(piece.last_ns + offset_ns)
+            start_ns = first_ns if earliest_start_ns is None else min(storable(earliest_start_ns), first_ns)
             facts = (ring, bulk, flags, first_ns, last_ns, start_ns, len(piece.frames), kinds, severity, offset_ns, piece.frames[0][1])
             chunk = self.connection.execute(_CHUNK, (*facts, pack(piece.frames))).lastrowid or 0
             self.connection.execute(_NEWEST, (chunk, last_ns, ring))
@@ -110,7 +110,7 @@ class Journal:
 
     def __init__(self, path: Path, *, max_bytes: int, max_age_s: float) -> None:
         self.path = path
-        self.max_age_ns = int(max_age_s * 1e9)
+        self.max_age_ns = int(min(max_age_s, 1e10) * 1e9)
         self._log_path = Path(f"{path}-wal")
         self._lock = threading.RLock()
         self._inside = False
@@ -215,7 +215,7 @@ class Journal:
         """What is too old or too much goes, step by step, and free space back to the file system; records dropped now, by reason."""
         before = self.drops()
         now_ns = time.time_ns()
-        oldest_ns = now_ns - self.max_age_ns
+        oldest_ns = max(now_ns - self.max_age_ns, 0)
         while self._prune_step(oldest_ns):
             pass
         with self.transaction() as transaction:

@@ -143,7 +143,7 @@ class Fit:
             if self._undo is not None:
                 self._undo()
             self._phases.switch("")
-        host.leave(self.runtime, error)
+        host.leave(self.runtime, error, "lightning")
 
 
 def _ignore(*_: Any) -> None:
@@ -261,9 +261,6 @@ class LLMTraceCallback:
             return
         with shield("lightning.numbers"):
             fit.write_numbers(trainer)
-        from .instruments import failures
-
-        failures.report(fit.tracer, exception, "lightning")
         self._fit = None
         fit.close(exception)
 

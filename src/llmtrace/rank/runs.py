@@ -44,6 +44,7 @@ class Runs:
             ending = "raised" if failed else "clean"
             severity = ERROR if failed else INFO
             tracer.emit(PROCESS, severity=severity, attributes={PROCESS_ACTION: "finished", PROCESS_ENDING: ending})
+            tracer.steps.stop()
 
 
 def command_line() -> str:

@@ -44,6 +44,10 @@ class Steps:
         self._stack: list[str] = []
         self._times: dict[str, int] = {}
 
+    def stop(self) -> None:
+        """The run is over: the step that was begun does not end as one. Where it stood stays in the progress word."""
+        self.current = None
+
     def claim(self, driver: str) -> bool:
         """Whether `driver` ("optimizer", "lightning", "steps") is the one who counts steps in this run; the stronger takes over."""
         if STRENGTH.get(driver, 0) > STRENGTH[self.driver]:

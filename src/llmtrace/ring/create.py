@@ -28,7 +28,7 @@ CHILDREN: Final = 64
 GRAIN_BYTES: Final = 64 << 10
 """Sizes are multiples of this, and it is the smallest ring: frames of 3.5 KiB."""
 
-PATIENCE_S: Final = 0.25
+PATIENCE_S: Final = 1.0
 
 
 def create_ring(folder: Path, registry: Path, *, span_id: str, wanted_bytes: int, share: int = 1, parent_span: str = "") -> RingWriter | None:

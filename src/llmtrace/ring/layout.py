@@ -4,10 +4,10 @@
     4096     the self-description: blobs, each after its 4-byte length, up to `DESCRIBED` bytes
     header   the ring of frames, `capacity` bytes, in 16 segments
 
-A frame is a 4-byte word `kind << 24 | payload length` and the payload. Positions are absolute: they count bytes since the
-ring began and never wrap; a frame never does either: what does not fit before the end goes to the start, after a `PAD` word
-(none where fewer than 4 bytes are left). `HEAD` alone says what is committed. Each segment's mark is the position of the
-first frame that begins in it and how many records came before.
+A frame is a 4-byte word `kind << 24 | payload length` and the payload; kinds are from 1 to 254. Positions are absolute: they
+count bytes since the ring began and never wrap. A frame never does either: what does not fit before the end goes to the
+start, after a `PAD` word (none where fewer than 4 bytes are left). `HEAD` alone says what is committed. Each segment's mark is
+the position of the first frame that begins in it, and how many records came before.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ PAGE: Final = 4096
 SEGMENTS: Final = 16
 GROUPS: Final = 64
 PAD: Final = 0xFFFFFFFF
-KINDS: Final = range(1, 255)
-"""Kind bytes that a frame may have: 0 is what unwritten memory holds, 255 is the pad's."""
 
 LARGEST_FRAME: Final = 64 << 10
 LARGE_HEADER: Final = PAGE + (28 << 10)
 SMALL_HEADER: Final = PAGE + (4 << 10)
 
+# Words of the fixed page, by number.
 (
     MAGIC_WORD,
     FORMAT_WORD,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from mmap import ACCESS_READ, ACCESS_WRITE, mmap
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Any, Final, cast
 
 from . import layout
 from .layout import Frame, GroupState, Header, Reading, RingError
@@ -23,6 +23,10 @@ commits, so what is read ends where HEAD was at the poll before (unverified: no 
 
 ATTEMPTS: Final = 20
 unpack_word: Final = Struct("<I").unpack_from
+MARK_WORDS: Final = slice(layout.MARKS, layout.MARKS + 2 * layout.SEGMENTS)
+new_tuple: Final = cast(Any, tuple.__new__)
+"""Makes a Frame at half of what its own constructor takes; a thousand come in a second."""
+
 Mark = tuple[int, int]
 """A position at which a frame begins, and the records before it."""
 
@@ -129,16 +133,16 @@ class RingReader:
             head = self._committed()
             if tail >= head:
                 return Reading(b"", [], tail, count, 0)
-            marks = self._marks(head)
-            start = (tail, count) if head - tail <= self._safe else self._first(marks, head - self._safe)
+            marks = self._words[MARK_WORDS].tolist()
+            start = (tail, count) if head - tail <= self._safe else self._first(self._marks(marks, head), head - self._safe)
             data = self._copy(start[0], head)
             floor = self._words[layout.HEAD] - self._safe
             if start[0] >= floor:
                 return self._reading(data, start, count)
-            if marks[-1][0] >= floor:  # the writer came past us while we copied: keep what it did not reach
-                later = self._first(marks, floor)
-                return self._reading(data[later[0] - start[0] :], later, count)
-        position, before = self._marks(self._words[layout.HEAD])[-1]
+            kept = [mark for mark in self._marks(marks, head) if mark[0] >= floor]
+            if kept:  # the writer came past us while we copied: keep what it did not reach
+                return self._reading(data[kept[0][0] - start[0] :], kept[0], count)
+        position, before = self._first(self._newest_marks()[::-1], 0)
         return Reading(b"", [], position, before, before - count)
 
     def _reading(self, data: bytes, start: Mark, count: int) -> Reading:
@@ -153,12 +157,15 @@ class RingReader:
         noted, self._noted = self._noted, head
         return noted
 
-    def _marks(self, head: int) -> list[Mark]:
+    def _newest_marks(self) -> list[Mark]:
+        head = self._words[layout.HEAD]
+        return self._marks(self._words[MARK_WORDS].tolist(), head)
+
+    def _marks(self, words: list[int], head: int) -> list[Mark]:
         """Where segments begin and how many records came before, oldest first; those that are not committed left out.
 
         One that is overwritten while we look is at a position that `HEAD - safe` has passed by then.
         """
-        words = self._words[layout.MARKS : layout.MARKS + 2 * layout.SEGMENTS].tolist()
         segment_bytes = self.capacity // layout.SEGMENTS
         pairs = enumerate(zip(words[::2], words[1::2], strict=True))
         return sorted(mark for slot, mark in pairs if mark[0] < head and mark[0] % self.capacity // segment_bytes == slot)
@@ -183,7 +190,9 @@ class RingReader:
 
     def _count_at(self, head: int) -> int:
         """How many records lie before `head`, counted on from what was read last or from the newest mark."""
-        start = max(self._counted, *self._marks(head), (0, 0))
+        if self._counted[0] == head:
+            return self._counted[1]
+        start = max(self._counted, *self._marks(self._words[MARK_WORDS].tolist(), head))
         try:
             more = len(walk(self._copy(start[0], head), start[0], self.capacity))
         except RingError:
@@ -203,9 +212,9 @@ def walk(data: bytes, position: int, capacity: int) -> list[Frame]:
             at, lap_end = lap_end, lap_end + capacity
             continue
         kind, stop = word >> 24, at + 4 + (word & 0xFFFFFF)
-        if kind not in layout.KINDS or stop > end or stop > lap_end:
+        if not 0 < kind < 255 or stop > end or stop > lap_end:
             raise RingError(f"no frame at position {position + at}")
-        frames.append(Frame(kind, position + at, at + 4, stop))
+        frames.append(new_tuple(Frame, (kind, position + at, at + 4, stop)))
         at = stop
     if at != end and lap_end != end:  # before the end of a lap there may be less than a word
         raise RingError(f"no frame at position {position + at}")

@@ -40,7 +40,7 @@ STEPS: Final[Any] = (list.index, setitem, setitem, setitem)
 """A commit, step by step: the state must still be there (else ValueError); copy; next state; HEAD."""
 
 PAD_BYTES: Final = layout.PAD.to_bytes(4, "little")
-PENDING: Final = 4096
+PENDING: Final = 1 << 14
 ATTEMPTS: Final = 1000
 _WORD: Final = (1 << 64) - 1
 

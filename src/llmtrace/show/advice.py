@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -16,6 +17,9 @@ from .times import SECOND_NS
 from .view import View
 from .words import HINTS
 
+SHORT: Final = 12
+"""So much of a trace id is enough for `llmtrace context`."""
+
 
 def advice(story: Story, view: View) -> Iterator[RenderableType]:
     """First what this category asks for, then the commands."""
@@ -26,7 +30,7 @@ def advice(story: Story, view: View) -> Iterator[RenderableType]:
 
 def _commands(story: Story, view: View) -> Iterator[tuple[str, str]]:
     incident = story.incident
-    key = incident.id if incident else story.context.trace_id
+    key = incident.id if incident else story.context.trace_id[:SHORT]
     base = " ".join(part for part in ("llmtrace context", key, view.options) if part)
     if story.culprit is not None:
         if (trouble := story.culprit.trouble) is not None and (line := trouble.attributes.get(FAILURE_LINE)):

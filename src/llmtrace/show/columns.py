@@ -12,6 +12,8 @@ from rich.text import Text
 from .view import View
 
 GAP = "  "
+TOGETHER = 200
+"""Rows a table: its cost grows faster than its length."""
 
 
 def hanging(rows: Sequence[Sequence[Text]], view: View) -> Iterator[RenderableType]:
@@ -21,12 +23,15 @@ def hanging(rows: Sequence[Sequence[Text]], view: View) -> Iterator[RenderableTy
     if not view.wrap:
         yield from _whole(rows)
         return
-    table = Table.grid(padding=(0, len(GAP)))
-    for number in range(len(rows[0])):
-        table.add_column(no_wrap=number < len(rows[0]) - 1, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    yield table
+    widths = [max(cell_len(row[column].plain) for row in rows) for column in range(len(rows[0]) - 1)]
+    for start in range(0, len(rows), TOGETHER):
+        table = Table.grid(padding=(0, len(GAP)))
+        for width in widths:
+            table.add_column(no_wrap=True, width=width)
+        table.add_column(overflow="fold")
+        for row in rows[start : start + TOGETHER]:
+            table.add_row(*row)
+        yield table
 
 
 def _whole(rows: Sequence[Sequence[Text]]) -> Iterator[Text]:

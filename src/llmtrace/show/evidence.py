@@ -31,13 +31,13 @@ from ..names import (
 from ..record import ERROR, WARN, Record
 from .clean import clean, cut, one_line
 from .columns import hanging
-from .story import Story, said, signal_name
+from .story import Story, briefly, said, signal_name
 from .times import clock, length, offset, size
 from .view import View
 
 EVIDENCE: Final = 8
-LINES: Final = 10
-BODY: Final = 1000
+LINES: Final = 8
+BODY: Final = 500
 TRACEBACK_LINES: Final = 28
 _FRAME: Final = re.compile(r'^\s*File "(?P<path>[^"]*)", line \d+')
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3[^/]*/|/llmtrace/(?:rank|bootstrap)/|^<")
@@ -53,7 +53,7 @@ def evidence(story: Story, view: View) -> Iterator[RenderableType]:
     shown = sorted(found[:EVIDENCE], key=lambda record: record.time_ns)
     yield from hanging([(Text(clock(record.time_ns), "dim"), Text(rank_of(record), "bold"), Text(cut(describe(record), 600))) for record in shown], view)
     if rest := len(incident.evidence) - len(shown):
-        yield Text(f"{rest} more record{'s' * (rest != 1)} of evidence {'is' if rest == 1 else 'are'} not shown here.", "dim")
+        yield Text(f"{rest} more, outside this window or less telling", "dim")
 
 
 def rank_of(record: Record) -> str:
@@ -63,17 +63,17 @@ def rank_of(record: Record) -> str:
     return one_line(record.identity.role) + ("" if rank is None else f" of {rank}")
 
 
-def describe(record: Record) -> str:
-    """Any record as one line for people."""
+def describe(record: Record, whole: bool = False) -> str:
+    """Any record as one line for people; a long message by its first sentence unless `whole`."""
     if record.name == OOM:
         return _out_of_memory(record)
     if record.name == FAILURE:
-        return f"raised {said(record)}" + _place(record)
+        return f"raised {said(record) if whole else briefly(said(record), 200)}" + _place(record)
     if record.name == PROCESS:
         return _process(record)
     if record.body:
         return one_line(record.body)
-    return f"{record.name} {_attributes(record)}".strip()
+    return f"{one_line(record.name)} {_attributes(record)}".strip()
 
 
 def _place(record: Record) -> str:
@@ -98,21 +98,25 @@ def _size(record: Record, name: str) -> str:
 
 
 def _process(record: Record) -> str:
-    """`process died, killed by SIGKILL, without a word of its own`."""
+    """`process died, killed by SIGKILL`, `process ends, after an exception`, `process ended, exit code 0`."""
     facts = record.attributes
-    action = one_line(str(facts.get(PROCESS_ACTION, "")))
-    number, code = facts.get(PROCESS_SIGNAL), facts.get(PROCESS_EXIT_CODE)
-    if isinstance(number, int) and number:
-        how = f"killed by {signal_name(abs(number))}"
-    elif isinstance(number, str) and number:
-        how = f"killed by {one_line(number)}"
-    elif isinstance(code, int):
-        how = f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
-    else:
-        how = "exit code not known" if action == "died" else ""
-    if action == "finished" and facts.get(PROCESS_ENDING) == "raised":
+    action, ending = one_line(str(facts.get(PROCESS_ACTION, ""))), facts.get(PROCESS_ENDING)
+    if action == "finished" and ending == "raised":
         return "process ends, after an exception"
-    return f"process {action}" + (f", {how}" if how else "") if action else one_line(record.body or record.name)
+    if action != "died":
+        return f"process {action}" if action else one_line(record.body or record.name)
+    return f"process {'ended' if ending == 'clean' else 'died'}, {_cause_of_death(record)}"
+
+
+def _cause_of_death(record: Record) -> str:
+    number, code = record.attributes.get(PROCESS_SIGNAL), record.attributes.get(PROCESS_EXIT_CODE)
+    if isinstance(number, str) and number:
+        return f"killed by {one_line(number)}"
+    if isinstance(number, int) and number:
+        return f"killed by {signal_name(abs(number))}"
+    if isinstance(code, int):
+        return f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
+    return "nobody saw how"
 
 
 def _attributes(record: Record) -> str:
@@ -135,8 +139,8 @@ def _value(name: str, value: object) -> str:
 
 
 def last_lines(story: Story, view: View) -> Iterator[RenderableType]:
-    """What the culprit printed last, and the exception that ended it."""
-    culprit = story.culprit
+    """What the culprit logged last, and the exception that ended it."""
+    culprit = story.spokesman
     if culprit is None:
         return
     span = culprit.process.identity.span_id
@@ -154,7 +158,7 @@ def last_lines(story: Story, view: View) -> Iterator[RenderableType]:
 
 def entry(record: Record, story: Story, view: View, who: str = "") -> Sequence[Text]:
     """One entry of a log as cells: seconds from the onset, who, text."""
-    body = clean(record.body) if record.body and record.kind == "log" else describe(record)
+    body = clean(record.body) if record.body is not None and record.kind == "log" else describe(record, view.whole)
     body = body if view.whole else cut(body, BODY)
     style = "red" if record.severity >= ERROR else "yellow" if record.severity >= WARN else ""
     time = Text(f"{offset(record.time_ns - story.zero_ns):>9}", "dim")

@@ -76,6 +76,9 @@ def _who(story: Story) -> Text:
     pid, place = standing.process.identity.pid, where(standing)
     line = standing.trouble.attributes.get(FAILURE_LINE) if standing.trouble is not None else None
     parts = [f", pid {pid}" if pid else "", f", in {place}" if place else "", f", at {one_line(str(line))}" if line else ""]
+    silent = story.zero_ns - standing.process.last_ns
+    if standing.trouble is None and standing.process.ending != "running" and silent > 0:
+        parts.append(f", last heard {length(silent)} before")
     return text.append("".join(parts) + f"; {ending(standing.process)}", "not bold")
 
 
@@ -160,7 +163,7 @@ def _job(story: Story) -> Text:
         parts.append(f"started {day_and_clock(start)}")
     if story.workers:
         parts.append(f"{len(story.workers)} worker process{'es' * (len(story.workers) != 1)}")
-    parts.append(f"trace {story.context.trace_id}")
+    parts.append(f"trace {one_line(story.context.trace_id)}")
     return Text(", ".join(part for part in parts if part))
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
+from rich.cells import cell_len, set_cell_size
 from rich.console import RenderableType
 from rich.text import Text
 
 from ..names import MEMORY
+from .clean import one_line
 from .story import Standing, Story, rank_list, signal_name
 from .strips import LETTERS, Cell, Scale, letter, nice_ns, step_time_ns, strip
 from .times import SECOND_NS, length, size
@@ -18,6 +20,7 @@ from .view import View
 FOLD_ABOVE: Final = 8
 """Up to here every rank has a lane of its own."""
 LANES_MAX: Final = 16
+WIDE: Final = 120
 CLOSE_UP_STEPS: Final = 6
 STYLES: Final = {
     "data_wait": "black on yellow",
@@ -48,7 +51,8 @@ def lanes(story: Story, view: View) -> Iterator[RenderableType]:
         return
     label_width = max(len(lane.label) for lane in found) + 2
     notes = [_note(lane, story, view) for lane in found]
-    note_width = min(max(map(len, notes)), view.width // 3 if view.width < 120 else 60)
+    note_width = min(max(map(cell_len, notes)), view.width // 3 if view.width < WIDE else view.width * 9 // 20)
+    notes = [set_cell_size(note, note_width) for note in notes]
     cells = max(20, view.width - label_width - note_width - 1)
     scale = Scale(*_stretch(story), cells)
     shown: set[str] = set()
@@ -58,7 +62,7 @@ def lanes(story: Story, view: View) -> Iterator[RenderableType]:
         yield from _panel(found, notes, story, view, near, label_width, shown, brief=True)
     if hidden:
         yield Text(f"{len(hidden)} more groups of ranks are not shown: {rank_list(s.rank for lane in hidden for s in lane.standings)}", "dim")
-    yield _legend(shown, view)
+    yield from _legend(shown, view)
 
 
 def _panel(
@@ -94,8 +98,9 @@ def _axis(story: Story, view: View, scale: Scale, indent: int) -> Iterator[Text]
     """Two lines: seconds from the onset, and the ticks below them."""
     labels, ticks = [" "] * scale.cells, [" "] * scale.cells
     every = nice_ns((scale.end_ns - scale.start_ns) * 10 / max(scale.cells, 30))
-    zero = scale.cell(story.zero_ns)
-    name = "onset" if story.incident else "now"
+    zero = min(scale.cell(story.zero_ns), scale.cells - 1) if story.incident is None else scale.cell(story.zero_ns)
+    running = any(standing.process.ending == "running" for standing in story.standings)
+    name = "onset" if story.incident else "now" if running else "end"
     places = [(zero, name)]
     first = (scale.start_ns - story.zero_ns) // every
     last = (scale.end_ns - story.zero_ns) // every
@@ -119,23 +124,29 @@ def _tick(ns: int) -> str:
 
 
 def _stretch(story: Story) -> tuple[int, int]:
-    """The window, less the time before the first process and after the last word."""
+    """The window, less the time after the last word, before the first process, and most of the time before the first step."""
     window = story.window
-    start = min((standing.process.started_ns for standing in story.standings), default=window.start_ns)
     ends = [standing.process.ended_ns for standing in story.standings]
     last = window.end_ns if None in ends else max(end for end in ends if end is not None)
     if story.incident is not None:
         last = max(last, story.incident.detected_ns)
-    start, last = max(start, window.start_ns), min(last, window.end_ns)
+    last = min(last, window.end_ns)
+    start = max(window.start_ns, min(standing.process.started_ns for standing in story.standings))
+    stepped = [step.time_ns - (step.duration_ns or 0) for standing in story.standings for step in standing.steps[:1]]
+    if stepped:
+        start = max(start, min(stepped) - (last - min(stepped)) // 4)
     return start, min(window.end_ns, last + max(SECOND_NS // 10, (last - start) // 40))
 
 
 def _close_up(story: Story, scale: Scale) -> Scale | None:
     """The last few steps before the onset and what followed, where a step is narrower than four cells."""
     step_ns = step_time_ns(story.standings)
-    if step_ns is None or story.incident is None or step_ns > 4 * scale.cell_ns:
+    if step_ns is None or step_ns > 4 * scale.cell_ns:
         return None
     before = CLOSE_UP_STEPS * step_ns
+    if story.incident is None:
+        last_ns = max(standing.steps[-1].time_ns for standing in story.standings if standing.steps)
+        return Scale(last_ns - 2 * before, last_ns, scale.cells)
     return Scale(story.zero_ns - before, story.zero_ns + before, scale.cells) if 4 * before < scale.end_ns - scale.start_ns else None
 
 
@@ -171,14 +182,20 @@ def _note(lane: Lane, story: Story, view: View) -> str:
     """Right of a lane: how far, how fast, how it ended."""
     first = lane.standings[0]
     step = "" if first.last_step is None else f"step {first.last_step:,}"
-    phase = PHASE_WORDS.get(first.process.phase, first.process.phase) if first.process.phase and first.process.ending != "clean" else ""
+    phase = _phase_words(first.phase) if first.phase and first.process.ending != "clean" else ""
     end = _end(lane, story)
-    if view.width < 120:
-        return f"{step} {end}".strip()
+    if view.width < WIDE:
+        return f"{end}, {step}" if step else end
     speed = step_time_ns(lane.standings)
     memory = _memory(lane, story)
-    parts = [f"{step} {phase}".strip(), f"{length(speed)}/step" if speed else "", memory, end]
+    nodes = {standing.process.identity.node for standing in lane.standings}
+    node = one_line(min(nodes)) if len(nodes) == 1 and story.nodes > 1 else ""
+    parts = [end, f"{step} {phase}".strip(), f"{length(speed)}/step" if speed else "", memory, node]
     return f" {view.glyphs.dot} ".join(part for part in parts if part)
+
+
+def _phase_words(phase: str) -> str:
+    return PHASE_WORDS.get(phase, one_line(phase).replace("_", " "))
 
 
 def _end(lane: Lane, story: Story) -> str:
@@ -189,7 +206,7 @@ def _end(lane: Lane, story: Story) -> str:
     first = min(standing.trouble_ns or 0 for standing in bad)
     code = bad[0].process.exit_code
     how = signal_name(-code) if code is not None and code < 0 and bad[0].trouble is None else f"exit {code}" if bad[0].trouble is None and code else "failed"
-    return f"{how} {(first - story.zero_ns) / SECOND_NS:+.1f} s"
+    return f"{how} {round((first - story.zero_ns) / SECOND_NS, 1) + 0.0:+.1f} s"  # + 0.0: no negative zero
 
 
 def _memory(lane: Lane, story: Story) -> str:
@@ -202,10 +219,10 @@ def _memory(lane: Lane, story: Story) -> str:
     return f"RSS {size(found[-1])}" if found else ""
 
 
-def _legend(shown: set[str], view: View) -> Text:
+def _legend(shown: set[str], view: View) -> list[Text]:
     """Only what is in the picture."""
     glyphs = view.glyphs
-    entries = [(sign, STYLES[phase], PHASE_WORDS.get(phase, phase)) for phase, sign in LETTERS.items() if f"phase {phase}" in shown]
+    entries = [(sign, STYLES[phase], _phase_words(phase)) for phase, sign in LETTERS.items() if f"phase {phase}" in shown]
     if any(name.startswith("phase ") and name[6:] not in LETTERS for name in shown):
         entries.append(("x", OTHER_STYLE, "another phase"))
     if "open" in shown:
@@ -213,8 +230,9 @@ def _legend(shown: set[str], view: View) -> Text:
     entries += [(getattr(glyphs, mark), MARK_STYLES[mark], words) for mark, words in MARK_WORDS.items() if mark in shown]
     if "idle" in shown:
         entries.append((glyphs.alive, "dim", "no step runs"))
-    line = Text()
+    lines = [Text()]
     for sign, style, words in entries:
-        line.append(sign, style)
-        line.append(f"\u00a0{words.replace(' ', chr(0xA0))}  " if not view.ascii_only else f" {words}  ")
-    return line
+        if cell_len(lines[-1].plain) + len(sign) + len(words) + 3 > view.width:
+            lines.append(Text())
+        lines[-1].append(sign, style).append(f" {words}  ", "default")
+    return lines

@@ -18,8 +18,8 @@ from .story import Story, rank_list
 from .times import clock
 from .view import View
 
-BEFORE: Final = 16
-AFTER: Final = 16
+BEFORE: Final = 12
+AFTER: Final = 12
 WHO: Final = 16
 ALIKE_NS: Final = 1_000_000_000
 ALIKE_FROM: Final = 8
@@ -48,6 +48,8 @@ def log(story: Story, view: View) -> Iterator[RenderableType]:
     first, last = (0, len(after)) if view.whole else (max(0, len(before) - BEFORE), AFTER)
     if first:
         yield Text(f"{first:,} earlier entries", "dim")
+    if not all(found.exactly for found in before[first:] + after[:last]):
+        yield Text("~ lines that differ in their numbers only are one entry, which shows the first of them", "dim")
     yield from _hung(before[first:], story, view)
     if story.incident is not None:
         yield _onset(story, view)
@@ -61,9 +63,10 @@ def _hung(entries: Sequence[Entry], story: Story, view: View) -> Iterator[Render
 
 
 def _wanted(story: Story, view: View) -> Sequence[Record]:
-    """Lines and events, or the kinds that were asked for. The incident itself stands in the head."""
+    """Lines and events, or the kinds and the rank that were asked for. The incident itself stands in the head."""
     kinds = view.kinds or {"log", "event"}
-    return [record for record in story.context.records if record.kind in kinds and record.name != INCIDENT]
+    found = (record for record in story.context.records if record.kind in kinds and record.name != INCIDENT)
+    return [record for record in found if view.rank in (None, record.identity.rank)]
 
 
 def _alike(records: Sequence[Record], story: Story) -> list[Entry]:

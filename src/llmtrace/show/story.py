@@ -14,7 +14,7 @@ from ..record import Incident, Process, Record, Window
 from ..sources.context import Context
 from .clean import cut, one_line
 
-_SOURCE_LINE: Final = re.compile(r"(?:\[[^\]\s]*\.(?:cpp|cc|cu|h|hpp):\d+\.?\]\s*)+(?:err == 0\.\s*)?")
+_SOURCE_LINE: Final = re.compile(r"(?:\[[^\]\n]{0,200}\.(?:cpp|cc|cu|h|hpp):\d+\.?\]\s*)+(?:err == 0\.\s*)?")
 """Where in libtorch or gloo it was thrown: whole in the traceback, in the way everywhere else."""
 
 _SENTENCE_END: Final = re.compile(r"\.\s+(?=[A-Z])")
@@ -81,6 +81,19 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     others: Sequence[Standing]
     workers: Sequence[Process]
     records: dict[str, Record]
+
+    @property
+    def nodes(self) -> int:
+        return len({standing.process.identity.node for standing in self.standings})
+
+    @property
+    def spokesman(self) -> Standing | None:
+        """Whose last lines to show: the culprit's; while none is named, of whoever the first evidence is."""
+        if self.culprit is not None or self.incident is None:
+            return self.culprit
+        spans = [self.records[name].identity.span_id for name in self.incident.evidence if name in self.records]
+        found = [standing for span in spans for standing in self.standings if standing.process.identity.span_id == span]
+        return next(iter(found), None)
 
 
 def tell(context: Context) -> Story:

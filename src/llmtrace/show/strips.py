@@ -23,6 +23,9 @@ ORDER: Final = ("data_wait", "forward", "backward", "gradient_sync_exposed", "op
 
 _ATTRIBUTES: Final = tuple((phase, phase_attribute(phase)) for phase in ORDER)
 _OTHER_PREFIX: Final = "llmtrace.step."
+FOR_EVER_NS: Final = 1 << 62
+NEGLIGIBLE: Final = 20
+"""What is left of a step when its phases are taken off is shown from a twentieth of it on."""
 TOGETHER_NS: Final = 20_000_000
 _NICE_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 
@@ -67,10 +70,29 @@ def stretches(standing: Standing) -> Iterator[Stretch]:
         if cut_short(standing, step):
             parts = _opened(parts)
         yield from parts
+    if process.ending != "clean":
+        yield from _unfinished(standing)
+
+
+def _unfinished(standing: Standing) -> Iterator[Stretch]:
+    """The step that began after the last record of one: its phase as far as it is known, to the end of the rank or for ever."""
+    process = standing.process
     end_ns = standing.trouble_ns or process.ended_ns or (None if process.ending == "running" else process.last_ns)
-    begun_ns = open_since_ns(standing)
-    if begun_ns is not None and process.ending != "clean":
-        yield Stretch(process.phase, begun_ns, end_ns if end_ns is not None else 1 << 62, open=end_ns is not None)
+    begun_ns, known_ns = _step_since_ns(standing), open_since_ns(standing)
+    is_open, until_ns = end_ns is not None, end_ns if end_ns is not None else FOR_EVER_NS
+    if known_ns is None or not process.phase:  # the word is cleared on the way out, so what the failure says counts for all of it
+        if begun_ns is not None:
+            yield Stretch(standing.phase, begun_ns, until_ns, open=is_open)
+        return
+    if begun_ns is not None and begun_ns < known_ns:
+        yield Stretch("", begun_ns, known_ns, open=is_open)
+    yield Stretch(process.phase, known_ns, until_ns, open=is_open)
+
+
+def _step_since_ns(standing: Standing) -> int | None:
+    """Since when the step in the progress word runs, where it has no record yet: since the end of the one before."""
+    last, word = standing.steps[-1] if standing.steps else None, standing.process.last_step
+    return last.time_ns if last is not None and word is not None and last.step is not None and word > last.step else None
 
 
 def cut_short(standing: Standing, step: Record) -> bool:
@@ -79,16 +101,13 @@ def cut_short(standing: Standing, step: Record) -> bool:
 
 
 def _opened(parts: list[Stretch]) -> list[Stretch]:
-    """The last phase as one that never finished; the moment in no phase after it is only the way out."""
-    whole = parts[-1].end_ns - parts[0].start_ns
-    if len(parts) > 1 and not parts[-1].phase and (parts[-1].end_ns - parts[-1].start_ns) * 20 < whole:
-        parts = parts[:-1]
+    """The last phase as one that never finished."""
     last = parts[-1]
     return [*parts[:-1], Stretch(last.phase, last.start_ns, last.end_ns, open=True)]
 
 
 def open_since_ns(standing: Standing) -> int | None:
-    """Since when the rank is in a step or phase that it has not finished: its progress word, never before its last step's end."""
+    """Since when the rank is where its progress word says; never before its last step's end."""
     process = standing.process
     if process.progress_ns is None or not (process.phase or standing.steps):
         return None
@@ -101,7 +120,7 @@ def _step_stretches(step: Record) -> Iterator[Stretch]:
     for phase, length in _phases(step):
         yield Stretch(phase, at + known, at + known + length)
         known += length
-    if at + known < step.time_ns or not known:
+    if not known or (step.time_ns - at - known) * NEGLIGIBLE > step.time_ns - at:
         yield Stretch("", at + known, step.time_ns)
 
 

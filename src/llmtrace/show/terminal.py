@@ -13,6 +13,7 @@ from .evidence import evidence, last_lines
 from .head import head
 from .lanes import lanes
 from .log import log
+from .numbers import numbers
 from .story import Story, tell
 from .view import View
 
@@ -36,10 +37,16 @@ def show(context: Context, view: View) -> Iterator[RenderableType]:
 def _sections(story: Story) -> Iterator[tuple[str, Section]]:
     yield "Evidence", evidence
     yield "Every rank around the onset" if story.incident else "Every rank", lanes
-    if story.culprit is not None:
-        yield f"Last lines of rank {story.culprit.rank}", last_lines
+    yield _numbers_title(story), numbers
+    if (speaker := story.spokesman) is not None:
+        yield f"Last lines of rank {speaker.rank}" + ("" if speaker.culprit else " (no culprit is named yet)"), last_lines
     yield "All ranks together (seconds from the onset)" if story.incident else "All ranks together (seconds before the end)", log
     yield "Next", advice
+
+
+def _numbers_title(story: Story) -> str:
+    speaker = story.spokesman or next(iter(story.standings), None)
+    return "Numbers" if speaker is None or speaker.rank is None else f"Numbers of rank {speaker.rank}"
 
 
 def _rule(title: str, view: View) -> Text:

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Glyphs(msgspec.Struct, frozen=True):
-    """The few signs that are no letters; each is one column wide."""
+    """The few signs that are no letters; each is one column wide but for the ASCII dots and arrow."""
 
     alive: str
     failed: str
@@ -20,15 +20,17 @@ class Glyphs(msgspec.Struct, frozen=True):
     dots: str
     dot: str
     rule: str
+    arrow: str
 
 
-UNICODE: Final = Glyphs("·", "!", "✗", "■", "▼", "╷", "▶", "…", "·", "─")
-ASCII: Final = Glyphs(".", "!", "X", "=", "v", "'", ">", "...", "-", "-")
+UNICODE: Final = Glyphs("·", "!", "✗", "■", "▼", "╷", "▶", "…", "·", "─", "→")
+ASCII: Final = Glyphs(".", "!", "X", "=", "v", "'", ">", "...", "-", "-", "->")
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """`width` in columns; `wrap` breaks long lines there (never in a pipe, where lines are for grep); `options` goes into
-    the commands that are proposed (`--dir ...`); `whole` shows every line uncut."""
+    the commands that are proposed (`--dir ...`); `whole` shows every line uncut;
+    `kinds` and `rank` choose what the interleaved log holds: the lanes and the verdict are always of everybody."""
 
     now_ns: int
     width: int = 80
@@ -37,6 +39,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     options: str = ""
     whole: bool = False
     kinds: frozenset[str] | None = None
+    rank: int | None = None
 
     @property
     def glyphs(self) -> Glyphs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -21,13 +21,21 @@ from ..journal import Chunk, JournalReader, RingRow
 from ..names import GENERAL, INCIDENT
 from ..record import Identity, Incident, Kind, Process, Record, Window
 
+EVER_NS = 1 << 63
+TOGETHER_NS = 5_000_000_000
+"""Chunks of one second are written one after the other: the newest record need not be in the last of them."""
+
 
 class Ring(msgspec.Struct, frozen=True):
-    """A ring's row with what makes its frames records: who it was (filled in) and how to decode."""
+    """A ring's row with what makes its frames records: who it was (filled in), how to decode, and each schema's kind.
+
+    `kinds` holds None for a schema whose records name their kind themselves.
+    """
 
     row: RingRow
     identity: Identity
     decoder: Decoder
+    kinds: dict[int, Kind | None]
 
 
 class JournalSource:
@@ -47,19 +55,22 @@ class JournalSource:
 
     def incidents(self, trace_id: str | None = None) -> list[Incident]:
         rings = {ring.row.span_id: ring for ring in self._rings()}
-        told = [record for record in self._decoded(self._reader.incident_chunks(), rings, None) if record.name == INCIDENT]
+        told = [record for record in self._decoded(self._reader.incident_chunks(), rings, None, ("event",)) if record.name == INCIDENT]
         return latest(record for record in told if trace_id in (None, record.identity.trace_id))
 
     def records(self, trace_id: str, window: Window, *, kinds: Collection[Kind] | None = None, rank: int | None = None) -> list[Record]:
         rings = {r.row.span_id: r for r in self._rings() if r.identity.trace_id == trace_id and rank in (None, r.identity.rank)}
         with _without_collection():
-            found = self._decoded(self._reader.chunks_between(window.start_ns, window.end_ns, rings.keys(), None, kinds), rings, window)
-        if kinds is not None:
-            found = [record for record in found if record.kind in kinds]
+            found = self._decoded(self._reader.chunks_between(window.start_ns, window.end_ns, rings.keys(), None, kinds), rings, window, kinds)
         return sorted(found, key=attrgetter("time_ns"))
 
     def last_time_ns(self, trace_id: str) -> int | None:
-        return self._reader.last_time_ns([ring.row.span_id for ring in self._rings() if ring.identity.trace_id == trace_id])
+        """Of what was written last: a clock that was set back since does not hide it."""
+        rows = [ring.row for ring in self._rings() if ring.identity.trace_id == trace_id]
+        newest_ns = self._reader.last_time_ns([row.span_id for row in rows])
+        if newest_ns is None:
+            return None
+        return max([newest_ns, *(row.last_ns for row in rows if row.last_ns <= newest_ns + TOGETHER_NS)])
 
     def drops(self) -> dict[str, int]:
         lost = sum(row.lost for row in self._reader.rings())
@@ -69,20 +80,21 @@ class JournalSource:
     def close(self) -> None:
         self._reader.close()
 
-    def _decoded(self, chunks: Iterable[Chunk], rings: Mapping[str, Ring], window: Window | None) -> list[Record]:
+    def _decoded(self, chunks: Iterable[Chunk], rings: Mapping[str, Ring], window: Window | None, kinds: Collection[Kind] | None) -> list[Record]:
         found: list[Record] = []
         for chunk in chunks:
             ring = rings.get(chunk.span_id)
             if ring is None:
                 continue
-            whole = window is None or (window.start_ns <= chunk.first_ns and chunk.last_ns < window.end_ns)
-            frames = chunk.frames() if whole or window is None else _within(chunk, window)
+            frames = chunk.frames() if window is None else _within(chunk, window)
+            if kinds is not None:
+                frames = (frame for frame in frames if ring.kinds.get(frame[0]) in (None, *kinds))
             try:
                 found += ring.decoder.records(frames, chunk.offset_ns)
             except (msgspec.MsgspecError, IndexError, TypeError) as error:
                 self.unnamed["undecodable"] += 1
                 guard.warn(f"a chunk of ring {chunk.span_id} cannot be read and is left out: {error}")
-        return found
+        return found if kinds is None else [record for record in found if record.kind in kinds]
 
     def _rings(self) -> list[Ring]:
         rows = self._reader.rings()
@@ -93,8 +105,10 @@ class JournalSource:
         version = (len(row.description), fallback)
         known = self._known.get(row.span_id)
         if known is None or known[0] != version:
-            decoder = Decoder(self._description(row), fallback)
-            known = (version, Ring(row, decoder.identity_at(_LATEST_NS), decoder))
+            description = self._description(row)
+            decoder = Decoder(description, fallback)
+            kinds: dict[int, Kind | None] = {schema.id: None if "kind" in schema.fields else schema.kind for schema in description.schemas}
+            known = (version, Ring(row, decoder.identity_at(EVER_NS), decoder, kinds))
             self._known[row.span_id] = known
         return msgspec.structs.replace(known[1], row=row)
 
@@ -116,9 +130,6 @@ class JournalSource:
         return {row.span_id for row in running if row.boot_id == boot and clock.process_start_ticks(row.pid) != row.start_ticks}
 
 
-_LATEST_NS = 1 << 63
-
-
 def _process(ring: Ring, ended_unseen: bool) -> Process:
     row = ring.row
     return Process(
@@ -137,13 +148,15 @@ def _process(ring: Ring, ended_unseen: bool) -> Process:
 
 
 def _within(chunk: Chunk, window: Window) -> Iterator[tuple[int, int, bytes]]:
-    """The frames of a chunk on the window's edge that lie in it; judged by their time, before they are decoded."""
+    """The frames of a chunk that lie in a window; where its edge cuts the chunk they are judged by their time, undecoded."""
+    if window.start_ns <= chunk.first_ns and chunk.last_ns < window.end_ns:
+        return chunk.frames()
     start_ns, end_ns = window.start_ns - chunk.offset_ns, window.end_ns - chunk.offset_ns
     return (frame for frame in chunk.frames() if start_ns <= payload_time_ns(frame[2]) < end_ns)
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
+def _without_collection() -> Generator[None]:
     """63,000 new records make the collector walk them again and again and find nothing: a third of the time."""
     was_on = gc.isenabled()
     gc.disable()

@@ -26,7 +26,7 @@ from ..lines import exception_attributes, user_line
 if TYPE_CHECKING:
     from ..tracer import Tracer
 
-TOPIC: Final = "exception"
+TOPIC: Final = "failure"
 """Published with (error, seen_by) before the failure's own record, so that what others know about it stands before it."""
 
 STACKTRACE_BYTES: Final = 10 << 10
@@ -95,7 +95,6 @@ class Hooks:
         def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
             if self._active:
                 report(self._tracer, error, "excepthook")
-                self._tracer.mark_failed()
             return self._program(kind, error, trace)
 
         return excepthook
@@ -133,25 +132,36 @@ class FatalFile:
         os.close(self._descriptor)
 
 
-def watch_fatal_signals(path: Path) -> Undo:
-    """Let faulthandler write the stacks at a fatal signal into `path`; does nothing where it is enabled already."""
-    import faulthandler
+class FatalSignals:
+    """Lets faulthandler write the stacks at a fatal signal into a file of this process, where nobody has enabled it."""
 
-    if faulthandler.is_enabled():
-        return lambda: None
-    file = FatalFile(path)
-    faulthandler.enable(file=file, all_threads=True)  # pyright: ignore[reportArgumentType]
-    held = weakref.ref(file)
-    del file
+    def __init__(self, path: Path) -> None:
+        import faulthandler
 
-    def undo() -> None:
-        if held() is not None:
-            faulthandler.disable()
+        self._path, self._faulthandler = path, faulthandler
+        if faulthandler.is_enabled():
+            self._file: Callable[[], FatalFile | None] = _none
+            return
+        file = FatalFile(path)
+        faulthandler.enable(file=file, all_threads=True)  # pyright: ignore[reportArgumentType]
+        self._file = weakref.ref(file)
+
+    def release(self) -> None:
+        """Disable it, unless somebody else has enabled it since. In a forked child too: the file is about its parent."""
+        if self._file() is not None:
+            self._faulthandler.disable()
+        self._file = _none
+
+    def undo(self) -> None:
+        """Release it and remove the file, which is empty unless there was a fatal signal."""
+        self.release()
         with shield("failures.fatal_file"):
-            if path.exists() and path.stat().st_size == 0:
-                path.unlink()
+            if self._path.exists() and self._path.stat().st_size == 0:
+                self._path.unlink()
 
-    return undo
+
+def _none() -> None:
+    return None
 
 
 def fatal_path(ring: Path, span_id: str) -> Path:
@@ -167,16 +177,16 @@ class Failures:
     requires: Final = None
 
     def install(self, tracer: Tracer) -> Undo:
-        hooks = Hooks(tracer)
-        release: Undo = lambda: None  # noqa: E731
+        undos: list[Undo] = [Hooks(tracer).undo]
         with shield("failures.faulthandler"):
             writer = tracer.writer
             if writer is not None and writer.path is not None:
-                release = watch_fatal_signals(fatal_path(writer.path, writer.span_id))
+                signals = FatalSignals(fatal_path(writer.path, writer.span_id))
+                undos += [signals.undo, tracer.subscribe("fork", signals.release)]
 
         def undo() -> None:
-            hooks.undo()
-            release()
+            while undos:
+                undos.pop()()
 
         return undo
 

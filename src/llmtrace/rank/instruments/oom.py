@@ -136,7 +136,7 @@ class Watch:
         self._tracer = tracer
         self.active, self._attached = True, False
 
-    def on_exception(self, error: BaseException, _seen_by: str) -> None:
+    def on_failure(self, error: BaseException, _seen_by: str) -> None:
         """Before the failure's own record: the shortage behind it, if there is one."""
         shortage = shortage_of(error)
         if shortage is None:
@@ -174,7 +174,7 @@ class OutOfMemory:
 
     def install(self, tracer: Tracer) -> Undo:
         watch = Watch(tracer)
-        undos = (tracer.subscribe("exception", watch.on_exception), tracer.on_step(watch.on_step))
+        undos = (tracer.subscribe("failure", watch.on_failure), tracer.on_step(watch.on_step))
 
         def undo() -> None:
             watch.active = False

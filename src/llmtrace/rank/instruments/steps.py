@@ -57,7 +57,7 @@ class Loop:
         self._hands_off, self._grad_enabled = make_hands_off(torch), torch.is_grad_enabled
         self._lead = Lead()
         self._thread = threading.main_thread().ident
-        self._has_ddp = self._optimizing = self._closure = False
+        self._has_ddp = self._optimizing = self._closure = self._open = False
         self._idle_since_ns = self._charged_ns = 0
 
     def _by_framework(self) -> bool:
@@ -126,7 +126,10 @@ class Loop:
 
     def before_optimizer(self, _optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The global pre hook. With a closure it fires before the forward that the closure runs, so the phase begins later."""
-        if self._by_framework() or self._hands_off():
+        if self._hands_off():
+            return
+        self._open = True
+        if self._by_framework():
             return
         self._leave_optimizer()  # one that raised had no post hook
         self._closure = any(callable(value) for value in (*args[1:], *kwargs.values()))
@@ -136,9 +139,13 @@ class Loop:
             self._enter_optimizer()
 
     def after_optimizer(self, optimizer: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        """The global post hook: the step of the loop is over, if this optimizer leads."""
-        if self._hands_off():
+        """The global post hook: the step of the loop is over, if this optimizer leads.
+
+        One that calls another's step, or its own class's, has two pre hooks and then two post hooks: the first of these counts.
+        """
+        if not self._open or self._hands_off():
             return
+        self._open = False
         self._leave_optimizer()
         self._closure = False
         if self._steps.claim("optimizer") and self._lead.concludes(optimizer):

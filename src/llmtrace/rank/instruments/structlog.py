@@ -91,6 +91,12 @@ def error_of(given: Any) -> BaseException | None:
     return given[1] if isinstance(given, tuple) else sys.exc_info()[1]
 
 
+def ambient() -> dict[str, Any]:
+    """What the program has bound for all its loggers in structlog.contextvars; a processor merges it, usually."""
+    contextvars: Any = sys.modules.get("structlog.contextvars")
+    return contextvars.get_contextvars() if contextvars is not None else {}
+
+
 def caller() -> tuple[str | None, int | None]:
     """File and line of the innermost frame that is neither structlog's nor ours."""
     frame = sys._getframe(1)
@@ -134,7 +140,7 @@ class Links:
             self._stamp(bound._context, event_kw)
             fields: dict[str, Any] = {}
             with shield("structlog.fields"):
-                fields = {**bound._context, **event_kw}  # before the processors, which take it apart
+                fields = {**ambient(), **bound._context, **event_kw}  # before the processors, which take it apart
             result = found(bound, method_name, event, event_kw)
             self._capture(bound._logger, method_name, event, fields)
             return result

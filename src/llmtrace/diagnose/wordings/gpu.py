@@ -1,0 +1,163 @@
+"""Harmless noise first, then GPUs: memory, hardware, links, drivers, and what programs do on them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .wording import says
+
+_XID = r"NVRM: Xid \([^)]*\): "
+
+GPU: Final = (
+    # Said on the way out, or all the time: alarming words, no failure.
+    says(
+        "teardown_noise",
+        "benign",
+        "said while a process ends; nothing failed by it",
+        r"destroy_process_group\(\) was not called|process group has NOT been destroyed",
+        r"watchdog got stuck for \d+ ?(?:seconds|milliseconds|ms) without making progress",
+        r"can only test a child process|Exception ignored in|leaked (?:semaphore|shared_memory|folder) objects",
+        r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) is killed by signal: (?:Terminated|Interrupt)",
+        r"NCCL INFO .*(?:Abort COMPLETE|Destroy COMPLETE|Connection closed by localRank)",
+        r"CUDA error: driver shutting down|driver shutting down|cudaErrorCudartUnloading",
+        r"sys\.meta_path is None, Python is likely shutting down|can't register atexit after shutdown",
+        r"cannot schedule new futures after interpreter shutdown",
+    ),
+    says(
+        "numerics",
+        "benign",
+        "a loss scaler backs off: normal while it is rare",
+        r"OVERFLOW!.*Skipping step|Gradient overflow\.?\s+Skipping step|[Ss]kipping (?:step|update|iteration).*(?:overflow|loss scale)",
+        r"reducing loss scale to",
+    ),
+    says("interconnect", "benign", "a warning of the adapter's power budget, common and harmless", r"Detected insufficient power on the PCIe slot"),
+    says(
+        "gpu_hardware",
+        "benign",
+        "errors that the hardware corrected",
+        r"NVRM: Xid \([^)]*\): 121\b",
+        r"PCIe Bus Error: severity=Corrected",
+        r"\bCorrected error\b.*\bEDAC\b|EDAC .*\bCE\b memory",
+    ),
+    # GPU memory.
+    says(
+        "collective_stall",
+        "symptom",
+        "a size read from a broadcast that never arrived: look at the timeout before it",
+        r"Tried to allocate more than 1EB",
+    ),
+    says(
+        "gpu_oom",
+        "root_cause",
+        "the GPU's memory was used up",
+        r"\b(?:CUDA|HIP|XPU|MPS(?: backend)?|NPU|ROCm|GPU|device) out of memory",
+        r"\bOutOfMemoryError: (?!.*(?:Task was killed|Java|heap))(?!.*Ran out of input)",
+        r"(?:CUDA|HIP) error: out of memory|CUDA runtime error \(2\)|cuda runtime error \(2\)|cudaErrorMemoryAllocation",
+        r"CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory",
+        r"CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED|CUSOLVER_STATUS_ALLOC_FAILED|CUSPARSE_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED",
+        r"RESOURCE_EXHAUSTED: .*(?:allocat|[Oo]ut of memory|HBM)|Ran out of memory in memory space hbm",
+        r"Allocator \(GPU_\d+_bfc\) ran out of memory|OOM when allocating tensor",
+        r"NCCL WARN Cuda failure '?(?:2 )?'?out of memory|Cuda failure.{0,12}out of memory",
+        r"No available memory for the cache blocks|is larger than the maximum number of tokens that can be stored in KV cache",
+        r"synStatus.{0,4}(?:8|=8|OUT_OF_DEVICE_MEMORY)\b.*(?:[Mm]emory)|Allocation failed for size.*(?:HBM|workspace)",
+    ),
+    # GPU hardware, links and drivers, as the kernel and the runtime tell them.
+    says(
+        "nvlink",
+        "ambiguous",
+        "an NVLink event that the hardware survived",
+        _XID + r"14[4-9],.*\bNon-?fatal\b",
+        _XID + r"150,.*\bNon-?fatal\b",
+        r"SXid \([^)]*\): \d+, Non-?fatal",
+    ),
+    says(
+        "nvlink",
+        "root_cause",
+        "an NVLink between GPUs failed",
+        _XID + r"(?:74|14[4-9]|150)\b",
+        r"SXid \([^)]*\): \d+",
+        r"CUDA error: uncorrectable NVLink error|uncorrectable NVLink|cudaErrorNvlinkUncorrectable|NVLink: fatal error",
+        r"nvlink.{0,40}(?:training failed|down unexpectedly)",
+    ),
+    says("gpu_hardware", "ambiguous", "GPU memory was repaired or counts errors: not fatal at once", _XID + r"(?:63|92)\b"),
+    says("gpu_hardware", "symptom", "the driver says what an earlier error asks for", _XID + r"154\b", r"GPU [Rr]ecovery [Aa]ction changed"),
+    says(
+        "gpu_hardware",
+        "root_cause",
+        "the GPU's hardware or firmware failed",
+        _XID + r"(?:4[0267]|48|5[4-9]|60|61|62|64|65|66|7[3579]|8[0-9]|9[0134567]|110|118|119|12[02-7]|13[0-6]|138|139|14[0-3]|15[1-35-9]|16\d|17[01])\b",
+        r"[Gg][Pp][Uu] has fallen off the bus|GPU is lost|GPU lost|Unable to determine the device handle for [Gg][Pp][Uu]",
+        r"[Uu]ncorrectable (?:volatile |SRAM |DRAM )?ECC|ECCUncorrectable|DOUBLE BIT ECC|[Dd]ouble[- ][Bb]it ECC|ECC_UNCORRECTABLE",
+        r"ECC errors? .*uncontained",
+        r"NVRM: .*(?:GPU Board Serial Number|RmInitAdapter failed|GSP (?:RPC|task) timeout|krcWatchdog|rpcRmApi\w+: GSP)",
+        r"CUDA error: (?:hardware stack error|unrecoverable hardware|system is in an? (?:unrecoverable|error) state)",
+        r"cudaErrorHardwareStackError|CUDA_ERROR_(?:ECC_UNCORRECTABLE|HARDWARE_STACK)",
+        r"amdgpu.*(?:ring \w+ timeout|GPU reset begin|[Uu]ncorrectable hardware|RAS poison|GPU fault|lost from bus)|HW Exception by GPU node",
+        r"AER: .*(?:Uncorrected \(Fatal\)|severity=Uncorrected)|PCIe Bus Error: severity=Uncorrect",
+        r"\[Hardware Error\].*(?:[Uu]ncorrected|fatal)|EDAC .*\bUE\b",
+    ),
+    says(
+        "gpu_program_error",
+        "ambiguous",
+        "the GPU saw a faulty access or instruction: mostly the program's, at times the hardware's",
+        _XID + r"(?:8|11|13|31|32|43|6[89]|70|109|137)\b",
+    ),
+    says("gpu_program_error", "symptom", "the driver cleaned up after a process that had ended or failed", _XID + r"45\b"),
+    says("gpu_hardware", "ambiguous", "an Xid event that the catalogue does not know", _XID + r"\d+"),
+    says(
+        "device_unavailable",
+        "root_cause",
+        "the process could not have the device",
+        r"(?:CUDA-capable|CUDA) device\(?s?\)?(?: is/are| are| is)? ?busy or unavailable|busy or unavailable|cudaErrorDevicesUnavailable",
+        r"all CUDA-capable devices are busy",
+        r"No CUDA GPUs are available|no CUDA-capable device is detected|invalid device ordinal|No (?:HIP|XPU) (?:GPUs|devices) are available",
+        r"CUDA driver initialization failed|CUDA unknown error - this may be due to|CUDA initialization: |Found no NVIDIA driver",
+        r"CUDA driver version is insufficient",
+        r"Driver/library version mismatch|NVIDIA-SMI has failed because|Failed to initialize NVML|system not yet initialized",
+        r"cudaErrorSystemNotReady|forward compatibility was attempted",
+        r"Device acquire failed|Device already acquired|Unable to initialize backend '?(?:tpu|cuda|TPU)|TPU is already in use",
+        r"The TPU.*in use by process|Failed to acquire (?:HPU|device|the device)",
+        r"hipErrorNoDevice|HIP error: no ROCm-capable|No such device.*(?:/dev/nvidia|/dev/kfd|/dev/accel)",
+    ),
+    # What a program did on the GPU.
+    says(
+        "gpu_program_error",
+        "symptom",
+        "an assertion failed on the device: the line that names it is the cause",
+        r"device-side assert(?:ion)? triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT",
+    ),
+    says(
+        "gpu_program_error",
+        "root_cause",
+        "an assertion in a kernel names its condition",
+        r"\.cuh?:\d+: .*: block: \[\d+,\d+,\d+\], thread: \[.*Assertion .* failed",
+    ),
+    says(
+        "gpu_program_error",
+        "ambiguous",
+        "a library on the GPU failed: build, memory or hardware",
+        r"CUDNN_STATUS_(?!ALLOC_FAILED|SUCCESS)[A-Z_]+|CUBLAS_STATUS_(?!ALLOC_FAILED|SUCCESS)[A-Z_]+",
+        r"CUSOLVER_STATUS_[A-Z_]+_(?:FAILED|ERROR)|MIOPEN_STATUS|miopenStatus|CUFFT_(?:INTERNAL_ERROR|EXEC_FAILED)",
+        r"unspecified launch failure|cudaErrorLaunchFailure|the launch timed out and was terminated",
+        r"unable to find an engine to execute this computation|Unable to find a valid cuDNN algorithm",
+    ),
+    says(
+        "gpu_program_error",
+        "root_cause",
+        "a kernel of the program did something that is not allowed",
+        r"illegal memory access|illegal instruction was encountered|misaligned address|invalid program counter|an illegal barrier",
+        r"cudaErrorIllegal|CUDA_ERROR_ILLEGAL|invalid address space",
+        r"no kernel image is available|invalid device function|invalid configuration argument|too many resources requested for launch",
+        r"PTX (?:JIT|was compiled)|invalid resource handle",
+        r"(?:CUDA|HIP) error: (?!out of memory|uncorrectable|driver shutting)|(?:cuda|CUDA|hip) runtime error \(\d+\)|HSA_STATUS_ERROR",
+        r"Memory access fault by GPU node|HIP error",
+        r"MODULE:PT_BRIDGE (?:Exception|[Ss]yn)|aicore (?:exception|error|execution)|AICPU (?:exception|error|execution)",
+        r"triton.*(?:OutOfResources|CompilationError)",
+    ),
+    says(
+        "gpu_program_error",
+        "symptom",
+        "a graph failed on this device; another rank names the fault",
+        r"Graph compile failed\.? ?synStatus|synStatus ?\d* ?\[?Generic failure",
+    ),
+)

@@ -154,6 +154,20 @@ def test_ranks_that_come_while_it_leaves_are_never_left_alone(llmtrace_dirs) -> 
         process.wait(timeout=10)
 
 
+def test_a_worker_that_outlives_its_rank_does_not_keep_it_for_ever(llmtrace_dirs) -> None:
+    with Rank() as rank, agent() as process:
+        pid = int(rank.tell("worker", "sleep", "40").split()[0])
+        rank.send("kill")
+        rank.popen.wait()
+        begin = time.monotonic()
+        try:
+            assert process.wait(timeout=20) == 0
+            assert time.monotonic() - begin > 5
+            assert len(list(llmtrace_dirs.rings.rglob("*.ring"))) == 1  # the next agent reads its end
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_as_a_service_it_stays_without_ranks_and_leaves_when_told(llmtrace_dirs) -> None:
     with agent("--service") as process:
         time.sleep(1.5)

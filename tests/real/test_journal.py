@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support import journal_processes
-from tests.support.journal_processes import MB, SPAN, numbers, parts, write_rounds
 
 from llmtrace.frames import decode_values
 from llmtrace.journal import DERIVED, Journal, JournalReader
+from tests.support import journal_processes
+from tests.support.journal_processes import MB, SPAN, numbers, parts, write_rounds
 
 SCRIPT = journal_processes.__file__
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import struct
+import re
 import subprocess
 import sys
 import time
@@ -33,9 +33,8 @@ def storm(number, ring_bytes):
     sys.setswitchinterval(1e-5)
     ring = create_ring(folder, registry, span_id=f"{number + 1:016x}", wanted_bytes=ring_bytes)
     with open(acks, "r+b") as stream:
-        words = memoryview(mmap.mmap(stream.fileno(), 4096)).cast("Q")
+        acknowledged = memoryview(mmap.mmap(stream.fileno(), 6 << 17))
     counts = [itertools.count() for _ in range(6)]
-    done = [itertools.count(1) for _ in range(6)]
     noise = Random(number).randbytes(4096)
 
     def emit(source):
@@ -43,7 +42,7 @@ def storm(number, ring_bytes):
         size = 20 + (n * 7919 + source * 31) % 300 if n % 97 else 3000
         body = bytes((source,)) + n.to_bytes(8, "little") + noise[:size]
         ring.append(1 + source, crc32(body).to_bytes(4, "little") + body)
-        words[source] = next(done[source])
+        acknowledged[source << 17 | n] = 1
 
     class Dying:
         def __init__(self):
@@ -86,7 +85,7 @@ class Nursery:
         self.output: IO[str] = self.process.stdout
 
     def start(self, number: int, ring_bytes: int) -> int:
-        self.acks.write_bytes(bytes(4096))
+        self.acks.write_bytes(bytes(SOURCES << 17))
         print(number, ring_bytes, file=self.input, flush=True)
         return int(self.output.readline())
 
@@ -95,11 +94,11 @@ class Nursery:
         paths = list(self.folder.glob("*.ring"))
         return RingReader(paths[0]) if paths else None
 
-    def kill(self, pid: int) -> list[int]:
-        """End it and wait for that; how many records of each source it had acknowledged."""
+    def kill(self, pid: int) -> set[tuple[int, int]]:
+        """End it and wait for that; source and number of each record whose append had returned."""
         subprocess.run(["kill", "-9", str(pid)], check=True)
         assert self.output.readline() == "dead\n"
-        return list(struct.unpack_from(f"<{SOURCES}Q", self.acks.read_bytes()))
+        return {divmod(one.start(), 1 << 17) for one in re.finditer(b"\x01", self.acks.read_bytes())}
 
 
 @pytest.fixture
@@ -125,19 +124,17 @@ def records(reading: Reading) -> list[tuple[int, int]]:
     return found
 
 
-def read_until_dead(nursery: Nursery, pid: int, live_for_s: float, pause_s: float) -> tuple[list[list[tuple[int, int]]], int, int, list[int]]:
-    """Stretches of records that came without loss between them, lost records, the header's count, acknowledgements."""
+def read_until_dead(nursery: Nursery, pid: int, live_for_s: float, pause_s: float) -> tuple[list[tuple[int, int]], int, int, set[tuple[int, int]]]:
+    """Records that were read, how many are lost, the header's count, acknowledged records."""
     end = time.monotonic() + live_for_s
     reader: RingReader | None = None
-    stretches: list[list[tuple[int, int]]] = [[]]
+    found: list[tuple[int, int]] = []
     tail = count = lost = 0
 
     def poll(reader: RingReader) -> None:
         nonlocal tail, count, lost
         reading = reader.read(tail, count)
-        if reading.lost:
-            stretches.append([])
-        stretches[-1] += records(reading)
+        found.extend(records(reading))
         tail, count, lost = reading.tail, reading.count, lost + reading.lost
 
     while time.monotonic() < end:
@@ -148,14 +145,14 @@ def read_until_dead(nursery: Nursery, pid: int, live_for_s: float, pause_s: floa
     acknowledged = nursery.kill(pid)
     reader = reader or nursery.ring()
     if reader is None:
-        return stretches, 0, 0, acknowledged
+        return found, 0, 0, acknowledged
     poll(reader)
     committed = reader.header().count
     assert (tail, count) == (reader.header().head, committed)
     assert reader.header().ended == "running"
     reader.close()
     reader.path.unlink()
-    return stretches, lost, committed, acknowledged
+    return found, lost, committed, acknowledged
 
 
 @pytest.mark.timeout(170)
@@ -166,22 +163,16 @@ def test_hundreds_of_kills_lose_tear_and_double_nothing(nursery: Nursery) -> Non
         slow = number % 3 == 0
         pid = nursery.start(number, (64 << 10) if slow else (2 << 20))
         live_for_s = chance.uniform(0, 0.02) if number % 2 else chance.uniform(0.01, 0.08)
-        stretches, lost, committed, acknowledged = read_until_dead(nursery, pid, live_for_s, 0.02 if slow else 0.002)
-        flat = [record for stretch in stretches for record in stretch]
-        assert len(set(flat)) == len(flat), "twice"
-        assert len(flat) + lost == committed, "the loss is not exact"
-        assert committed >= sum(acknowledged), "acknowledged and lost"
-        if not lost:
-            for source in range(SOURCES):
-                numbers = {n for s, n in flat if s == source}
-                in_flight = 4  # those that were committed, or begun by another thread or a nested call, but not acknowledged
-                assert len(set(range(acknowledged[source])) - numbers) <= (in_flight if source >= 4 else 0)
+        found, lost, committed, acknowledged = read_until_dead(nursery, pid, live_for_s, 0.02 if slow else 0.002)
+        assert len(set(found)) == len(found), "twice"
+        assert len(found) + lost == committed, "the loss is not exact"
+        assert len(acknowledged - set(found)) <= lost, "acknowledged, and neither read nor counted as overwritten"
         for source in range(4):  # a thread's own records are in order
-            numbers_in_order = [n for s, n in flat if s == source]
+            numbers_in_order = [n for s, n in found if s == source]
             assert numbers_in_order == sorted(numbers_in_order)
         total, overwritten, with_ring = total + committed, overwritten + lost, with_ring + bool(committed)
         laps += bool(lost)
     print(f"{KILLS} kills, {with_ring} with records: {total:,} records, {overwritten:,} overwritten and counted in {laps} runs")
-    assert with_ring > KILLS * 0.6
+    assert with_ring > KILLS * 0.4
     assert total > 100_000
     assert laps > 10

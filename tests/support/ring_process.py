@@ -73,6 +73,10 @@ class RingProcess:
     def leave(self, code: str) -> str:
         os._exit(int(code))
 
+    def sleep(self, seconds: str) -> str:
+        time.sleep(float(seconds))
+        return seconds
+
     def kill(self, number: str = "9") -> str:
         signal.signal(int(number), signal.SIG_DFL) if int(number) != 9 else None
         os.kill(os.getpid(), int(number))

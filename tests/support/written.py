@@ -24,7 +24,7 @@ def write_journal(path: Path, context: Context) -> None:
             _write_process(journal, process, [r for r in context.records if r.identity.span_id == process.identity.span_id])
         if (incident := context.incident) is not None:
             span = next(p.identity.span_id for p in context.processes if p.identity.rank == incident.culprit.rank)
-            values = (INCIDENT, "event", FATAL, incident.summary, None, None, None, None, incident_attributes(incident))
+            values = (INCIDENT, "event", FATAL, _whole(incident.summary), None, None, None, None, incident_attributes(incident))
             with journal.transaction() as transaction:
                 transaction.append_derived(span, encode([incident.detected_ns, *values]), 0)
     finally:
@@ -57,5 +57,10 @@ def _write_process(journal: Journal, process: Process, records: list[Record]) ->
 
 
 def _payload(record: Record) -> bytes:
-    body = record.body.encode(errors="surrogatepass").decode(errors="replace") if record.body is not None else None
+    body = None if record.body is None else _whole(record.body)
     return encode([record.time_ns, record.name, record.kind, record.severity, body, record.step, record.duration_ns, None, None, record.attributes])
+
+
+def _whole(text: str) -> str:
+    """Without the lone surrogates, which a rank replaces before they reach its ring."""
+    return text.encode(errors="surrogatepass").decode(errors="replace")

@@ -211,6 +211,17 @@ def test_what_the_journal_refused_is_read_again(store: Store, followed: Tail, wr
     assert bodies == ["one", "two"]
 
 
+def test_of_a_dead_process_everything_is_read_at_once_also_where_stores_may_be_seen_out_of_order(directory: Directory, writer: RingWriter) -> None:
+    assert writer.path is not None
+    made = Tail(writer.path, directory.rings, RingReader(writer.path, ordered=False), None)
+    line(writer, "last word")
+    made.die(None, 0)
+    made.read()
+    assert not made.idle()
+    assert len(made._lines) == 1
+    made.close()
+
+
 def test_an_error_is_urgent_and_a_line_waits_for_its_second(followed: Tail, writer: RingWriter, store: Store) -> None:
     save(store, followed, 0)
     line(writer, "calm")

@@ -22,7 +22,12 @@ HARMLESS = [text for _, role, text in OWN if role == "harmless"]
 ALARMS = ("root_cause", "cause_confirmation")
 
 CATEGORIES = frozenset(
-    ["gpu_oom", "host_oom", "gpu_hardware", "nvlink", "interconnect", "device_unavailable", "gpu_program_error", "program_error", "collective_stall", "collective_mismatch", "peer_loss", "process_death", "rendezvous", "data_pipeline", "storage", "host_shm", "numerics", "scheduler", "eviction", "straggler", "node_loss", "threshold", "launcher_summary", "teardown_noise", "advice_text", "unknown"]
+    re.findall(
+        r"\w+",
+        """gpu_oom host_oom gpu_hardware nvlink interconnect device_unavailable gpu_program_error program_error collective_stall collective_mismatch
+        peer_loss process_death rendezvous data_pipeline storage host_shm numerics scheduler eviction straggler node_loss threshold launcher_summary
+        teardown_noise advice_text unknown""",
+    )
 )
 ROLES = frozenset(["root_cause", "symptom", "cause_confirmation", "benign", "ambiguous"])
 

@@ -62,11 +62,11 @@ def broken() -> Context:
 
 
 @pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory, broken: Context) -> Iterator[str]:
+def journal(tmp_path_factory: pytest.TempPathFactory, broken: Context) -> str:
     """A directory with a job that broke."""
     path = tmp_path_factory.mktemp("journal")
     write_journal(path, broken)
-    yield str(path)
+    return str(path)
 
 
 @pytest.fixture
@@ -194,10 +194,8 @@ def in_a_terminal(*arguments: str, columns: int = 100, **environ: str) -> str:
 
 def test_colours_are_for_terminals_and_can_be_had_without(journal: str, incident: str) -> None:
     assert "\x1b[" in in_a_terminal("context", incident, "--dir", journal)
-    assert "\x1b[" not in in_a_terminal("context", incident, "--dir", journal, "--no-color").replace("\x1b[1m", "").replace("\x1b[2m", "").replace(
-        "\x1b[0m", ""
-    )
-    assert "\x1b[3" not in in_a_terminal("context", incident, "--dir", journal, NO_COLOR="1")
+    assert "\x1b" not in in_a_terminal("context", incident, "--dir", journal, "--no-color")
+    assert "\x1b" not in in_a_terminal("context", incident, "--dir", journal, NO_COLOR="1")
     assert b"\x1b" not in cli("context", incident, "--dir", journal).stdout
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import Directories
 
 from llmtrace import directory
 from llmtrace.config import Config, resolve
 from llmtrace.directory import AgentLock, agent_alive, choose, default_path, existing, filesystem, is_network, is_tmpfs
 from llmtrace.guard import guard
+from tests.conftest import Directories
 
 
 @pytest.fixture

@@ -620,3 +620,32 @@ def test_an_age_without_end_keeps_everything(path: Path) -> None:
     assert journal.prune() == {}
     assert len(journal.chunks_after(0, 9)) == 1
     journal.close()
+
+
+def test_pruning_ends_where_nothing_can_be_given_back(path: Path) -> None:
+    """A file that was once rewritten without the setting (by another tool) cannot shrink."""
+    journal = Journal.open(path, max_bytes=256 * MB, max_age_s=1)
+    for _ in range(3):
+        write(journal, noise(100), offset_ns=0)
+    journal.close()
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("PRAGMA auto_vacuum = NONE")
+        other.execute("VACUUM")
+    other.close()
+    journal = Journal.open(path, max_bytes=64 * MB, max_age_s=1)
+    assert journal.prune() == {"journal_age": 300}
+    assert write(journal, lines(0, 1)) > 0
+    assert Path(f"{path}-wal").exists()  # readers beside it need the write-ahead log, whoever turned it off
+    journal.close()
+
+
+def test_pruning_ends_where_rings_alone_are_over_the_bound(path: Path) -> None:
+    journal = Journal.open(path, max_bytes=32 * MB, max_age_s=1e9)
+    with journal.transaction() as transaction:
+        for number in range(1000):
+            transaction.put_ring(ring(f"{number:016x}", description=[random.randbytes(30_000)]))
+    assert journal.prune() == {}
+    assert write(journal, lines(0, 1)) > 0
+    assert len(journal.rings()) == 1001
+    journal.close()

@@ -37,7 +37,7 @@ class Agent:
         self._rows = Rows()
         self._detection = Detection(self._rows)
         self._runners = [Runner(self._detection, self._store, self._rows)]
-        self._begun = False
+        self._begun = self._displaced = False
         self._openings = 0
         self._alone_since_ns: int | None = None
         self._prune_ns = monotonic_ns() + PRUNE_NS
@@ -115,6 +115,7 @@ class Agent:
     def _over(self) -> bool:
         if not self._lock.holds():
             say("the lock's file is gone: leaving, whoever needs an agent starts another")
+            self._displaced = True
             return True
         if self._service:
             return self._asked()
@@ -124,15 +125,18 @@ class Agent:
         now_ns = monotonic_ns()
         self._alone_since_ns = self._alone_since_ns or now_ns
         alone_ns = now_ns - self._alone_since_ns
-        return alone_ns > DRAIN_NS or (self._drained() and (alone_ns > LINGER_NS or self._asked()))
+        if alone_ns > DRAIN_NS:
+            return True
+        return self._drained() and not self._rings.orphans() and (alone_ns > LINGER_NS or self._asked())
 
     def _drained(self) -> bool:
         return self._begun and all(tail.idle() for tail in self._rings.tails.values()) and all(runner.idle() for runner in self._runners)
 
     def _leave(self) -> None:
-        with shield("agent leaves"):
-            self._turn()
-            self._store.read(lambda journal: journal.prune() or True)
+        if not self._displaced:  # else another may be at work already
+            with shield("agent leaves"):
+                self._turn()
+                self._store.read(lambda journal: journal.prune() or True)
         self._rings.close()
         self._store.close()
 

@@ -115,8 +115,18 @@ class Rings:
                 tail.read()
 
     def living(self) -> int:
-        """How many processes we know to be alive. Those of another pid namespace are not counted: nobody here can know."""
-        return sum(1 for tail in self.tails.values() if tail.death is None and tail.watch.life == "alive")
+        """How many processes we know to be alive and have to stay for; not those of another pid namespace (nobody here can know)."""
+        return sum(1 for tail in self.tails.values() if tail.alive and not self._is_orphan(tail))
+
+    def orphans(self) -> int:
+        """How many workers live whose parent is gone: they will notice sometime, or never."""
+        return sum(1 for tail in self.tails.values() if tail.alive and self._is_orphan(tail))
+
+    def _is_orphan(self, tail: Tail) -> bool:
+        if not (parent := tail.parent()):
+            return False
+        found = self.tails.get(parent)
+        return found is None or not found.alive
 
     def drop_finished(self) -> None:
         """Let go of, and remove, each ring whose process is dead and whose last word is in the journal."""

@@ -21,7 +21,6 @@ class Shape(NamedTuple):
     severity_at: int | None
 
 
-
 class Shapes:
     """The schemas of one ring, as it described them so far."""
 

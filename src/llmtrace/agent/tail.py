@@ -30,6 +30,7 @@ BULK: Final = KIND_BITS["span"] | KIND_BITS["sample"]
 Held = tuple[int, int, bytes]
 """Kind, position, payload."""
 
+LAST_TURNS: Final = 3
 SHORTEST: Final = 4
 """No payload is shorter: an array with a time in it."""
 
@@ -77,6 +78,17 @@ class Tail:
         role = "worker" if self.header.parent_span else "rank"
         return self.shapes.identity(Identity(span_id=self.span_id, parent_span_id=self.header.parent_span, pid=self.header.pid, role=role))
 
+    @property
+    def alive(self) -> bool:
+        return self.death is None and self.watch.life == "alive"
+
+    def parent(self) -> str:
+        """The span of the process that this worker works for; empty for a rank."""
+        if self.header.parent_span:
+            return self.header.parent_span
+        identity = self.row.identity if self.row is not None else self.identity()
+        return identity.parent_span_id if identity.role == "worker" else ""
+
     def die(self, mono_ns: int | None, exit_code: int | None) -> None:
         """The process is gone: since when (None where nobody saw it) and how, if anybody can know."""
         self.death = Death(mono_ns, exit_code)
@@ -84,19 +96,22 @@ class Tail:
 
     def read(self) -> None:
         """Take what is new in the ring; of a dead process, all there is (a reader may leave the very last to its next turn)."""
-        while self._read_once() and self.death is not None:
-            pass
+        self._read_once()
+        if self.death is not None:
+            for _ in range(LAST_TURNS):
+                if self._read.tail == self._reader.header().head:
+                    break
+                self._read_once()
 
-    def _read_once(self) -> bool:
+    def _read_once(self) -> None:
         reading = self._reader.read(self._read.tail, self._read.count)
         if reading.tail == self._read.tail and not reading.lost:
-            return False
+            return
         if not self._bytes:
             self._since_ns = monotonic_ns()
         self._bytes += 1 + len(reading.data)
         self._read = Place(reading.tail, reading.count, self._read.lost + reading.lost)
         self._sort(reading.data, reading.frames)
-        return True
 
     def _sort(self, data: bytes, frames: list[Frame]) -> None:
         bulk, bulk_kinds = self._bulk, self.shapes.bulk_kinds
@@ -170,7 +185,7 @@ class Tail:
             description=self._description(),
             tail=self._read.tail,
             count=self._read.count,
-            lost=self._read.lost,
+            lost=self._read.lost + (max(0, header.count - self._read.count) if death else 0),  # of one that could not be read to its end
             started_ns=header.started_ns + offset_ns,
             last_ns=self._last_sign_ns() + offset_ns,
             ending=ending,

@@ -72,5 +72,5 @@ def make_console(no_color: bool) -> Console:
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # type: ignore[reportAttributeAccessIssue]
-    plain = no_color or bool(os.environ.get("NO_COLOR"))
-    return Console(markup=False, emoji=False, highlight=False, no_color=plain or None, force_terminal=None if sys.stdout.isatty() else False)
+    colors = None if no_color or os.environ.get("NO_COLOR") else "auto"
+    return Console(markup=False, emoji=False, highlight=False, color_system=colors, force_terminal=None if sys.stdout.isatty() else False)

@@ -10,7 +10,20 @@ from typing import Final, Literal
 
 import msgspec
 
-from ..names import EXCEPTION_TYPE, FAILURE, FAILURE_PHASE, FAILURE_SEEN_BY, LOG, OOM, OOM_DEVICE, PROCESS, PROCESS_ACTION, PROCESS_ENDING, STEP
+from ..names import (
+    FAILURE,
+    FAILURE_PHASE,
+    FAILURE_SEEN_BY,
+    LOG,
+    OOM,
+    OOM_DEVICE,
+    OOM_FREE,
+    OOM_SIZE,
+    PROCESS,
+    PROCESS_ACTION,
+    PROCESS_ENDING,
+    STEP,
+)
 from ..record import FATAL, WARN, Identity, Process, Record
 from .catalogue import Classification, classify
 from .exceptions import chain_of, is_stop, judge
@@ -103,7 +116,7 @@ def _told(record: Record) -> Evidence | None:
 
 def _failure(record: Record) -> Evidence:
     chain = chain_of(record)
-    stopped = is_stop(str(record.attributes.get(EXCEPTION_TYPE, ""))) or record.severity <= WARN
+    stopped = is_stop(chain[-1].type) or record.severity <= WARN or (chain[-1].type == "SystemExit" and _asks(chain[-1].message))
     found = Classification("scheduler", "symptom", "somebody asked the process to end") if stopped else judge(chain)
     text = next((raised.text for raised in chain if classify(raised.text).category == found.category), chain[-1].text)
     return Evidence(
@@ -122,6 +135,11 @@ def _failure(record: Record) -> Evidence:
     )
 
 
+def _asks(status: str) -> bool:
+    """Whether an exit status says that a signal asked for the end: sys.exit(143) in a handler of SIGTERM."""
+    return status.isdecimal() and normal_code(int(status)) in ASKED
+
+
 def _shortage(record: Record) -> Evidence:
     """The allocator's word. It ends a process only where an exception goes with it (FATAL): programs catch the others and go on."""
     device = str(record.attributes.get(OOM_DEVICE, "cpu"))
@@ -133,12 +151,26 @@ def _shortage(record: Record) -> Evidence:
         category="host_oom" if on_host else "gpu_oom",
         role="root_cause",
         reason=f"the allocator of {'the host' if on_host else device} had no memory left",
-        says=record.body or "",
+        says=_sizes(record) or record.body or "",
         record_id=record.id,
         step=record.step,
         device=device,
         breaks=record.severity >= FATAL and record.identity.role != "worker",
     )
+
+
+def _sizes(record: Record) -> str:
+    """`1.0 PiB asked for, 11.2 GiB free`, as far as it is told."""
+    told = [
+        f"{format_bytes(value)} {word}" for name, word in ((OOM_SIZE, "asked for"), (OOM_FREE, "free")) if isinstance(value := record.attributes.get(name), int)
+    ]
+    return ", ".join(told) if OOM_SIZE in record.attributes else ""
+
+
+def format_bytes(count: int) -> str:
+    """In the largest binary unit that leaves at least one."""
+    power = min(max(count.bit_length() - 1, 0) // 10, 6)
+    return f"{count / (1 << 10 * power):.1f} {('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[power]}" if power else f"{count} B"
 
 
 def _line(record: Record) -> Evidence | None:

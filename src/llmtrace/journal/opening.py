@@ -130,6 +130,7 @@ def _create(connection: sqlite3.Connection) -> None:
 def _configure(connection: sqlite3.Connection, wal_bytes: int) -> None:
     """Per connection: NORMAL loses no committed row to kill -9; the log is copied back early enough to stay small."""
     page_bytes = pragma(connection, "page_size")
+    connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {min(wal_bytes // 8, 4 << 20) // page_bytes}")
     connection.execute(f"PRAGMA journal_size_limit = {wal_bytes // 4}")

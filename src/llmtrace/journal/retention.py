@@ -74,10 +74,11 @@ def forget_rings(connection: sqlite3.Connection, now_ns: int, before_ns: int) ->
 
 def shrink(connection: sqlite3.Connection, pages: int) -> bool:
     """Give free pages back to the file system until `pages` are there, used or not, SHRINK_PAGES at most; whether more would go."""
-    surplus = min(pragma(connection, "page_count") - pages, pragma(connection, "freelist_count"))
+    before = pragma(connection, "page_count")
+    surplus = min(before - pages, pragma(connection, "freelist_count"))
     for _ in range(min(surplus, SHRINK_PAGES)):
         connection.execute("PRAGMA incremental_vacuum(1)")  # Python takes one step of it, so one page, whatever number it is given
-    return surplus > SHRINK_PAGES
+    return surplus > SHRINK_PAGES and pragma(connection, "page_count") < before
 
 
 def window_start(start_ns: int) -> int:

@@ -224,13 +224,16 @@ class Journal:
         return {reason: number - before.get(reason, 0) for reason, number in self.drops().items() if number > before.get(reason, 0)}
 
     def _prune_step(self, oldest_ns: int) -> bool:
-        """One short transaction; whether there is more to do."""
+        """One short transaction; whether there is more to do, and doing it helps."""
         with self.transaction() as transaction:
             connection = transaction.connection
+            before = retention.used_pages(connection)
             more = retention.drop_slice_before(connection, oldest_ns)
+            if before > self._most_pages:
+                retention.drop_oldest(connection, self._most_pages)
             used = retention.used_pages(connection)
             more_free = retention.shrink(connection, min(used + max(used // 8, self._spare_pages), self._most_pages))
-        return more or more_free or used > self._most_pages
+        return more or more_free or self._most_pages < used < before
 
     def _drop_aside(self, oldest_ns: int) -> None:
         """A damaged file counts to the bound, and is the oldest there is."""

@@ -41,10 +41,10 @@ class Runs:
         self.depth -= 1
         if self.depth == 0:
             self.implicit = False
+            tracer.steps.stop(failed=failed)
             ending = "raised" if failed else "clean"
             severity = ERROR if failed else INFO
             tracer.emit(PROCESS, severity=severity, attributes={PROCESS_ACTION: "finished", PROCESS_ENDING: ending})
-            tracer.steps.stop()
 
 
 def command_line() -> str:

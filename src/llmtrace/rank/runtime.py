@@ -126,6 +126,8 @@ class Host:
 
     @shielded
     def _begin(self, config: Config) -> None:
+        from . import trace  # noqa: F401 - wholly imported before a signal handler may want a name of it
+
         self._hook()
         runtime = Runtime(config, first_identity(config, self.last, self.runs.number + 1), self.runs)
         self.runtime = runtime

@@ -41,12 +41,26 @@ class Steps:
         self._thread = 0
         self._since_ns = 0
         self._boundary_ns = 0
+        self._left_ns = 0
         self._stack: list[str] = []
         self._times: dict[str, int] = {}
 
-    def stop(self) -> None:
-        """The run is over: the step that was begun does not end as one. Where it stood stays in the progress word."""
+    def stop(self, *, failed: bool) -> None:
+        """The run is over: a step that an exception broke off does not end as one. Where it stood stays in the progress word."""
+        if failed:
+            self._left_ns = 0
+        self._settle()
         self.current = None
+
+    def left(self) -> None:
+        """The loop was left within a step: by `break`, and then the step counts, or by an exception. What follows tells."""
+        if self.current is not None and not self._foreign():
+            self._left_ns = time.monotonic_ns()
+
+    def _settle(self) -> None:
+        if self._left_ns:
+            left_ns, self._left_ns = self._left_ns, 0
+            self._finish(left_ns, None, None)
 
     def claim(self, driver: str) -> bool:
         """Whether `driver` ("optimizer", "lightning", "steps") is the one who counts steps in this run; the stronger takes over."""
@@ -64,6 +78,7 @@ class Steps:
         """Begin a phase; the one that runs is paused."""
         if self._foreign():
             return
+        self._settle()
         self._charge()
         self._stack.append(phase)
         self.show()
@@ -87,8 +102,9 @@ class Steps:
 
     def begin(self, number: int | None = None) -> None:
         """A step begins; without a number it is the next one. A step that runs already goes on."""
-        if self._foreign() or (number is None and self.current is not None):
+        if self._foreign() or (number is None and self.current is not None and not self._left_ns):
             return
+        self._settle()
         if not self._boundary_ns:
             self._boundary_ns = time.monotonic_ns()
         self._shown = self.current = self._next if number is None else number
@@ -99,11 +115,13 @@ class Steps:
         if self._foreign():
             return
         self._charge()
-        now = self._since_ns or time.monotonic_ns()
+        self._finish(self._since_ns, samples, tokens)
+
+    def _finish(self, now: int, samples: int | None, tokens: int | None) -> None:
         number = self._next if self.current is None else self.current
         duration_ns = now - (self._boundary_ns or now)
         times, self._times = self._times, {}
-        self._tracer.emit_step(number, duration_ns, times, samples, tokens)
+        self._tracer.emit_step(now, number, duration_ns, times, samples, tokens)
         self.last, self._boundary_ns, self._next, self._shown, self.current = number, now, number + 1, number, None
         self.show()
         self._tracer.step_done(number)

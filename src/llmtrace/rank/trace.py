@@ -116,8 +116,8 @@ class steps(Generic[T]):  # noqa: N801 - used like a function: `for batch in llm
             _begin_step()
             try:
                 yield item
-            except GeneratorExit:  # the loop was left by `break`: the step that ran in it did run
-                _end_step()
+            except GeneratorExit:  # by `break`, or by an exception in the loop: nothing here can tell yet
+                _leave_loop()
                 raise
             _end_step()
 
@@ -148,8 +148,14 @@ def _begin_step() -> None:
 
 @shielded
 def _end_step() -> None:
-    if (counted := _counting()) is not None and counted.current is not None:
+    if (counted := _counting()) is not None:
         counted.end()
+
+
+@shielded
+def _leave_loop() -> None:
+    if (counted := _counting()) is not None:
+        counted.left()
 
 
 class phase:  # noqa: N801 - used like a function: `with llmtrace.phase("eval")`

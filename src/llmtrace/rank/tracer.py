@@ -85,7 +85,6 @@ class Tracer:
         """Called about once a second from steps and log lines: the runtime looks after its agent there."""
         self._next_tick_ns = 0
         self._listeners: dict[str, list[Callback]] = {}
-        self._step_emitter = self.positional(STEP_SCHEMA)
         self.steps = Steps(self)
 
     @property
@@ -167,14 +166,19 @@ class Tracer:
 
     # Steps and progress
 
-    def emit_step(self, number: int, duration_ns: int, times: Mapping[str, int], samples: int | None, tokens: int | None) -> None:
-        """The llmtrace.step record; phases besides the known ones make it a general one."""
+    @shielded
+    def emit_step(self, time_ns: int, number: int, duration_ns: int, times: Mapping[str, int], samples: int | None, tokens: int | None) -> None:
+        """The llmtrace.step record of a step that ended at `time_ns`; phases besides the known ones make it a general one."""
         if times.keys() <= _KNOWN_PHASES:
-            self._step_emitter(duration_ns, number, *(times.get(phase) for phase in PHASES), samples, tokens)
+            values = (duration_ns, number, *map(times.get, PHASES), samples, tokens)
+            try:
+                self.cell.append(STEP_SCHEMA.id, encode((time_ns, *values)))
+            except UNENCODABLE:
+                self._append_slowly(STEP_SCHEMA, time_ns, values)
             return
         attributes: dict[str, object] = {phase_attribute(phase): ns for phase, ns in times.items()}
         attributes |= {"llmtrace.step.samples": samples, "llmtrace.step.tokens": tokens}
-        self.emit(STEP, kind="span", step=number, duration_ns=duration_ns, attributes=attributes)
+        self.emit(STEP, kind="span", step=number, duration_ns=duration_ns, attributes=attributes, time_ns=time_ns)
 
     def step_done(self, number: int) -> None:
         """Tell those who asked that a step has ended."""

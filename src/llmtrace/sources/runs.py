@@ -13,8 +13,6 @@ from ..record import Process, Record, Run, Window
 from .base import Source
 
 State = Literal["running", "finished", "failed", "lost"]
-ORDER: tuple[State, ...] = ("failed", "running", "lost", "finished")
-"""A run is the first of these that one of its ranks is."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -47,7 +45,8 @@ def _runs(ranks: Iterable[Process], events: Mapping[str, Sequence[Record]]) -> l
 
 
 def _run(number: int, parts: Sequence[Part]) -> Run:
-    state = min((part.state for part in parts), key=ORDER.index)
+    states = {part.state for part in parts}
+    state: State = "failed" if "failed" in states else "running" if "running" in states else "lost" if "lost" in states else "finished"
     known = parts[0].process.identity
     identities = [part.process.identity for part in parts]
     return Run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class NoOp(logging.Handler):
 class Untouched(logging.Logger):
     """A logger whose lines do not pass us, whatever is installed: it keeps the method that it found."""
 
-    callHandlers = logging.Logger.callHandlers
+    callHandlers = logging.Logger.callHandlers  # noqa: N815
 
 
 def rows() -> Iterable[Row]:
@@ -46,7 +46,7 @@ def rows() -> Iterable[Row]:
 
 
 @contextmanager
-def traced() -> Iterator[None]:
+def traced() -> Generator[None]:
     """The logs instrument on a ring of its own, without an agent."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         tracer = Tracer(resolve({}, {}, "/nonexistent"), Identity(trace_id="1" * 32, span_id=SPAN, rank=0))

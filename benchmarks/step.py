@@ -53,7 +53,7 @@ def make_loop() -> Callable[[int], None]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
 
     def loop(steps: int) -> None:
-        for batch in torch.utils.data.DataLoader(torch.ones(steps, 4), batch_size=1):
+        for batch in torch.utils.data.DataLoader([*torch.ones(steps, 4)], batch_size=1):  # pyright: ignore[reportArgumentType] - a list has all that it takes
             optimizer.zero_grad()
             model(batch).sum().backward()
             optimizer.step()

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import structlog
 import torch
-from tests.support.recorder import Recorder
 from torch.optim import optimizer as optimizers
 from torch.utils.data import dataloader
 
@@ -23,6 +22,7 @@ import llmtrace.rank.instruments as package
 from llmtrace.guard import guard
 from llmtrace.rank import patches
 from llmtrace.rank.instruments import failures
+from tests.support.recorder import Recorder
 
 NAMES = sorted(path.stem for path in Path(package.__file__).parent.glob("*.py") if path.stem != "__init__")
 
@@ -70,11 +70,21 @@ def globals_touched() -> dict[str, object]:
         "process event": vars(base)["_process_event"],
         "proxy": vars(base)["_proxy_to_logger"],
         "optimizer hooks": (tuple(optimizers._global_optimizer_pre_hooks.values()), tuple(optimizers._global_optimizer_post_hooks.values())),
-        "descriptors": len(os.listdir("/proc/self/fd")),
+        "descriptors of ours": [target for target in open_files() if target.endswith(("/statm", ".fatal"))],
         "faulthandler": faulthandler.is_enabled(),
         "threads": threading.active_count(),
         "signal handlers": tuple(__import__("signal").getsignal(number) for number in (2, 15)),
     }
+
+
+def open_files() -> list[str]:
+    found: list[str] = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+        except OSError:  # the listing's own
+            continue
+    return found
 
 
 @pytest.fixture

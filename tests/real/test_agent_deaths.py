@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.support.agents import Rank, Seen, agent, position, until
 
 from llmtrace.names import EXCEPTION_STACKTRACE, FAILURE, FAILURE_SEEN_BY, PROCESS_ENDING, PROCESS_EXIT_CODE, PROCESS_SIGNAL
 from llmtrace.record import FATAL, INFO
+from tests.support.agents import Rank, Seen, agent, position, until
 
 SEEN = Seen()
 SECOND_NS = 1_000_000_000

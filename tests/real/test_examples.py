@@ -45,7 +45,7 @@ def incidents(within_s: float = 15) -> list[dict[str, object]]:
 
 
 def losses(text: str) -> list[str]:
-    return sorted(re.findall(r"final loss (\S+)", text))
+    return sorted(re.findall(r"final loss ([\d.]+)", text))
 
 
 @pytest.mark.parametrize(("fault", "categories", "word"), [("oom", {"host_oom"}, "256 TiB"), ("kill", {"process_death"}, "SIGKILL")])
@@ -69,14 +69,16 @@ def test_the_plain_loop_is_traced_by_llmtrace_run_alone(llmtrace_dirs: Directori
     assert (run["state"], run["ranks"], run["job"]) == ("failed", 2, "plain_loop")
 
 
-@pytest.mark.parametrize("script", ["decorated_loop.py", "plain_loop.py"])
-def test_losses_are_the_same_to_the_bit_with_and_without_tracing(llmtrace_dirs: Directories, script: str) -> None:
+@pytest.mark.parametrize(("script", "last_steps"), [("decorated_loop.py", {19}), ("plain_loop.py", {19, 20})])
+def test_losses_are_the_same_to_the_bit_with_and_without_tracing(llmtrace_dirs: Directories, script: str, last_steps: set[int]) -> None:
+    """Counted by the optimizer alone, the next step has begun when the last one ends: nobody says that it was the last."""
     traced = torchrun(script, "--steps", "20", before=(str(BIN / "llmtrace"), "run"))
     plain = torchrun(script, "--steps", "20", LLMTRACE="0")
     assert len(losses(traced.stdout)) == 2, traced.stderr
     assert losses(traced.stdout) == losses(plain.stdout)
     (run,) = read("runs")
-    assert (run["state"], run["last_step"]) == ("finished", 19)
+    assert run["state"] == "finished"
+    assert run["last_step"] in last_steps
     assert incidents(within_s=0) == []
 
 

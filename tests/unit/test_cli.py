@@ -12,9 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import Directories
-from tests.support.contexts import TRACE, exception, hostile, kill
-from tests.support.written import write_journal
 
 from llmtrace.cli.times import length_ns, moment_ns
 from llmtrace.config import resolve
@@ -23,6 +20,9 @@ from llmtrace.frames import Description, Epoch, encode_description
 from llmtrace.record import Identity
 from llmtrace.ring import RingReader, create_ring
 from llmtrace.sources.context import Context
+from tests.conftest import Directories
+from tests.support.contexts import TRACE, exception, hostile, kill
+from tests.support.written import write_journal
 
 LLMTRACE = str(Path(sys.executable).parent / "llmtrace")
 RECORD_KEYS = [
@@ -123,6 +123,13 @@ def test_the_newest_incident_is_last_and_a_beginning_is_enough(journal: str, inc
         assert cli("context", key, "--dir", journal).stdout.splitlines()[0] == whole.splitlines()[0]
     assert b"rank 1 on node-a was killed by SIGKILL in step 340" in whole
     assert f"llmtrace context {incident} --dir {journal} --rank 1 --all | less".encode() in whole
+
+
+def test_lists_for_people_fit_80_columns_and_name_what_the_next_command_takes(journal: str, incident: str) -> None:
+    for command, names in (("runs", ["gpt-demo", "failed", TRACE[:8]]), ("incidents", [incident, "process_death"])):
+        text = cli(command, "--dir", journal).stdout.decode()
+        assert max(map(len, text.splitlines())) <= 80
+        assert [name for name in names if name not in text] == []
 
 
 def test_two_directories_are_read_as_one(journal: str, tmp_path: Path) -> None:
@@ -283,14 +290,20 @@ def test_doctor_names_every_setting_with_its_origin(ring: RingReader, llmtrace_d
 
 
 def test_doctor_says_what_is_wrong_once_and_still_exits_0(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = cli("doctor", LLMTRACE_DIR=str(tmp_path / "file"), LLMTRACE_STRICT="perhaps", LLMTRACE_RING_DIR=str(tmp_path))
+    done = cli("doctor", LLMTRACE_DIR=str(tmp_path / "new"), LLMTRACE_STRICT="perhaps", LLMTRACE_RING_DIR=str(tmp_path))
     assert done.returncode == 0, done.stdout
     text = done.stdout.decode()
-    assert text.count("is not a folder") == 1
-    assert "LLMTRACE_STRICT='perhaps' is ignored" in text
-    assert "memory files" in text
+    assert text.count("LLMTRACE_STRICT='perhaps' is ignored") == 1
+    assert text.count("rings are memory files instead") == 1
     assert done.stderr == b""
+
+
+def test_doctor_exits_1_where_the_journal_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "journal.1.sqlite").write_bytes(b"no journal" * 1000)
+    done = cli("doctor", LLMTRACE_DIR=str(tmp_path))
+    assert "cannot be read" in done.stdout.decode()
+    assert done.returncode == 1
+    assert "journal" in one_line(cli("runs", LLMTRACE_DIR=str(tmp_path)), 1)
 
 
 def test_secrets_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:

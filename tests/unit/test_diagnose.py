@@ -96,13 +96,30 @@ def test_an_end_that_nobody_saw_is_ambiguous() -> None:
     assert facts(verdict) == ("process_death", "ambiguous", 1, [0])
 
 
+def test_where_all_ranks_are_gone_unseen_nobody_is_singled_out() -> None:
+    verdict = judged([], [process(0, "unknown", None, 100), process(1, "unknown", None, 99)])
+    assert (facts(verdict), seconds(verdict.onset_ns)) == (("process_death", "ambiguous", None, [0, 1]), 100)
+    assert verdict.summary == "ranks 0, 1 on a are gone, nobody saw how; the onset is the last sign of life"
+    assert judged([], [process(0, "unknown", None, 100)]).culprit.rank == 0
+
+
 def test_an_exception_whose_record_was_lost_is_still_an_exception() -> None:
     assert facts(judged([], [process(0), process(1, "raised", 1, 100)]))[:3] == ("program_error", "root_cause", 1)
 
 
 def test_a_crash_that_faulthandler_saw_is_the_process_own_word() -> None:
     crash = failure(who(1), 100, "fatal signal", "Fatal Python error: Segmentation fault", seen_by="faulthandler")
-    assert facts(judged([crash], [process(0), process(1, "killed", -11, 100)]))[:3] == ("process_death", "root_cause", 1)
+    verdict = judged([crash], [process(0), process(1, "killed", -11, 100)])
+    assert facts(verdict)[:3] == ("process_death", "root_cause", 1)
+    assert verdict.summary == "rank 1 crashed (SIGSEGV) in step 40 (forward): Fatal Python error: Segmentation fault"
+
+
+def test_an_abort_that_faulthandler_saw_is_a_death_unless_symptoms_came_before() -> None:
+    aborted = failure(who(1), 100, "fatal signal", "Fatal Python error: Aborted", seen_by="faulthandler")
+    ends = [process(0, "killed", -15, 101), process(1, "killed", -6, 100)]
+    assert facts(judged([aborted], ends)) == ("process_death", "ambiguous", 1, [0])
+    timeout = line(who(1), 99, "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4) ran for 30000 milliseconds before timing out.")
+    assert judged([timeout, aborted], ends).category == "collective_stall"
 
 
 # Many victims, one culprit.
@@ -332,7 +349,17 @@ def test_a_worker_that_was_killed_is_the_cause_of_its_ranks_failure() -> None:
 
 def test_what_torch_says_of_a_killed_worker_is_enough() -> None:
     lost = failure(who(1), 100.2, "RuntimeError", "DataLoader worker (pid 4711) is killed by signal: Killed. ", stack=TORCH_STACK)
-    assert facts(judged([lost], [process(0), process(1, "raised", 1, 101)]))[:3] == ("host_oom", "ambiguous", 1)
+    verdict = judged([lost], [process(0), process(1, "raised", 1, 101)])
+    assert facts(verdict)[:3] == ("host_oom", "ambiguous", 1)
+    assert "is killed by signal: Killed" in verdict.summary and "ran out" not in verdict.summary
+
+
+def test_what_a_workers_exception_was_is_told() -> None:
+    trace = "Original Traceback (most recent call last):\n  File 'x.py', line 1, in f\nKeyError: 'missing sample'\n"
+    told = f"Caught KeyError in DataLoader worker process 0.\n{trace}"
+    verdict = judged([failure(who(1), 100, "KeyError", told, stack=TORCH_STACK)], [process(0), process(1)])
+    assert facts(verdict)[:3] == ("data_pipeline", "root_cause", 1)
+    assert "in DataLoader worker process 0. KeyError: 'missing sample'" in verdict.summary
 
 
 @pytest.mark.parametrize("code", [0, 1, None, -9, -15])

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.recorder import Recorder
 
 from llmtrace.guard import guard
 from llmtrace.rank import lines
 from llmtrace.rank.instruments import failures
 from llmtrace.record import ERROR, FATAL, WARN, Record
+from tests.support.recorder import Recorder
 
 
 @pytest.fixture

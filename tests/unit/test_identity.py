@@ -181,7 +181,17 @@ def test_ranks_that_all_died_early_are_one_trace_and_it_is_the_one_their_job_wou
     assert fallbacks([early])[early.span_id]["trace_id"] == known.trace_id == launch_trace(known.launch)
 
 
-@given(st.lists(st.builds(Identity, span_id=st.sampled_from("abcd"), parent_span_id=st.sampled_from("abcdx"), trace_id=st.sampled_from(["", "t", "u"]), launch=st.sampled_from(["", "L"]))))
+@given(
+    st.lists(
+        st.builds(
+            Identity,
+            span_id=st.sampled_from("abcd"),
+            parent_span_id=st.sampled_from("abcdx"),
+            trace_id=st.sampled_from(["", "t", "u"]),
+            launch=st.sampled_from(["", "L"]),
+        )
+    )
+)
 def test_assumptions_do_not_depend_on_order_and_never_contradict_what_is_known(identities: list[Identity]) -> None:
     unique = list({i.span_id: i for i in identities}.values())
     found = fallbacks(unique)

@@ -14,13 +14,13 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
-from tests.support.recorder import Recorder
 from torch.optim import optimizer as optimizers
 
 import llmtrace
 from llmtrace.guard import guard
 from llmtrace.rank import lightning as subject
 from llmtrace.rank.instruments import metrics, steps
+from tests.support.recorder import Recorder
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"), pytest.mark.filterwarnings("ignore::UserWarning")]
 """Lightning's own."""

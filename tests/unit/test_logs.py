@@ -21,12 +21,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.recorder import SPAN, TRACE, Recorder
 
 from llmtrace.guard import guard
 from llmtrace.rank import lines
 from llmtrace.rank.instruments import logs
 from llmtrace.record import DEBUG, ERROR, FATAL, INFO, WARN, Record
+from tests.support.recorder import SPAN, TRACE, Recorder
 
 Output = io.StringIO
 

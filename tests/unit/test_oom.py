@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.recorder import Recorder
 
 from llmtrace.rank.instruments import failures, oom
 from llmtrace.record import ERROR, FATAL
+from tests.support.recorder import Recorder
 
 CUDA = (
     "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 1 has a total capacity of 79.15 GiB of which 1.25 GiB is free. Process 77 has 77.89 GiB "

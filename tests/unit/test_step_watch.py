@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.recorder import Recorder
 
 from llmtrace.guard import guard
 from llmtrace.rank.instruments import steps
+from tests.support.recorder import Recorder
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import structlog
-from tests.support.recorder import SPAN, TRACE, Recorder
 
 from llmtrace.guard import guard
 from llmtrace.rank.instruments import logs
 from llmtrace.rank.instruments import structlog as instrument
 from llmtrace.record import DEBUG, ERROR, INFO, WARN
+from tests.support.recorder import SPAN, TRACE, Recorder
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
-from tests.support.contexts import CONTEXTS, MS, ONSET, S, exception, hostile, kill, many, oom, running
 
 from llmtrace import names
 from llmtrace.record import Culprit, Window
 from llmtrace.show.terminal import View, show
 from llmtrace.sources.context import Context
+from tests.support.contexts import CONTEXTS, MS, ONSET, S, exception, hostile, kill, many, oom, running
 
 NOW = ONSET + 200 * S
 BROKEN = {"oom": 2, "kill": 1, "exception": 3, "exit": 1, "slow": 3, "many": 37}
@@ -119,6 +119,28 @@ def test_what_was_begun_and_never_finished_is_a_capital(contexts: dict[str, Cont
     assert re.search(r"F✗ *$", culprit)
     assert re.search(r"B{10,}!", other)
     assert "F" not in other.partition("rank")[2]
+
+
+def test_a_step_whose_phase_was_cleared_on_the_way_out_still_shows_as_unfinished() -> None:
+    context = exception()
+    processes = [p if p.identity.rank == 3 else msgspec.structs.replace(p, phase="", progress_ns=ONSET + 310 * MS) for p in context.processes]
+    records = [msgspec.structs.replace(r, attributes={**r.attributes, names.FAILURE_PHASE: ""}) if r.name == names.FAILURE else r for r in context.records]
+    closer = seen(msgspec.structs.replace(context, processes=processes, records=records)).partition("closer:")[2]
+    assert re.search(r"rank 0 .*S{10,}!", closer)
+    assert "s step, phase not known" in closer
+
+
+def test_the_record_of_the_step_that_failed_tells_the_phase_where_nothing_else_does() -> None:
+    context = exception()
+    first = next(r for r in context.records if r.name == names.STEP and r.identity.rank == 0)
+    took = 400 * MS
+    broken = {names.phase_attribute("forward"): 5 * MS, names.phase_attribute("backward"): 390 * MS}
+    last = msgspec.structs.replace(first, id="x-1", step=340, time_ns=ONSET + 309 * MS, duration_ns=took, attributes=broken)
+    processes = [p if p.identity.rank == 3 else msgspec.structs.replace(p, phase="") for p in context.processes]
+    records = [msgspec.structs.replace(r, attributes={**r.attributes, names.FAILURE_PHASE: ""}) if r.name == names.FAILURE else r for r in context.records]
+    text = seen(msgspec.structs.replace(context, processes=processes, records=[*records, last]))
+    assert "rank 0: got as far as backward of step 340" in flat(text)
+    assert re.search(r"rank 0 .*B{8,}!", text.partition("closer:")[2])
 
 
 def test_a_gap_shows_as_a_gap() -> None:

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.contexts import MS, ONSET, S, kill, oom
 
 from llmtrace.record import Culprit, Identity, Incident, Record, Run, Window
 from llmtrace.show.clean import clean, cut, one_line
@@ -21,6 +20,7 @@ from llmtrace.show.story import briefly, plainly, rank_list, tell, who
 from llmtrace.show.strips import Scale, letter, nice_ns, strip
 from llmtrace.show.times import length, offset, size
 from llmtrace.show.view import View
+from tests.support.contexts import MS, ONSET, S, kill, oom
 
 ANY_TEXT = st.text(alphabet=st.characters())  # surrogates and controls as well
 

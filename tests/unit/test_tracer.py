@@ -28,7 +28,10 @@ def test_an_event_comes_back_as_it_was_given() -> None:
     assert record.attributes == {"a": 1, "b": 2.5, "c": True, "d": "x"}
 
 
-@given(st.text(alphabet=st.characters(exclude_categories=[])), st.dictionaries(st.text(alphabet=st.characters(exclude_categories=[])), st.text(alphabet=st.characters(exclude_categories=[]))))
+@given(
+    st.text(alphabet=st.characters(exclude_categories=[])),
+    st.dictionaries(st.text(alphabet=st.characters(exclude_categories=[])), st.text(alphabet=st.characters(exclude_categories=[]))),
+)
 def test_any_text_is_stored_and_has_neither_surrogates_nor_nul(body: str, attributes: dict[str, str]) -> None:
     recorder = Recorder()
     recorder.tracer.emit(body, body=body, attributes=attributes)

@@ -24,7 +24,10 @@ def classify(
     as_json: Json = False,
     no_color: NoColor = False,
 ) -> None:
-    """Say of each line which category it belongs to and whether it is a cause or a symptom."""
+    """Say what lines of a log are evidence of.
+
+    Each line's category, and whether it is a cause or a symptom.
+    """
     if as_json:
         for _, row in _classified(_lines(file)):
             write_json(row)

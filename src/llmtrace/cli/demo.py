@@ -34,13 +34,14 @@ def demo(
     directory: Annotated[str | None, typer.Option("--dir", metavar="DIR", help="Where to keep what was traced; else a new folder below /tmp.")] = None,
     no_color: NoColor = False,
 ) -> None:
-    """Train a small GPT on four ranks of this machine, break one of them, and show what happened."""
+    """Break a small job and show what happened.
+
+    Four ranks of this machine train a small GPT, and one of them breaks.
+    """
     if fault not in FAULTS:
         refuse(f"--fault {fault!r}; allowed: {', '.join(FAULTS)}", 2)
     if missing := [name for name in ("torch", "lightning") if find_spec(name) is None]:
-        refuse(
-            f"the demo trains with torch and Lightning, and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: pip install 'llmtrace[lightning]'"
-        )
+        refuse(f"the demo trains with torch and Lightning; missing here: {', '.join(missing)} (pip install 'llmtrace[lightning]')")
     script = _script()
     path = Path(directory).absolute() if directory else Path(tempfile.mkdtemp(prefix="llmtrace-demo-"))
     path.mkdir(0o700, parents=True, exist_ok=True)

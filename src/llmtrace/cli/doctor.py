@@ -21,7 +21,10 @@ SIGNS = {"ok": " ", "note": "!", "bad": "X"}
 
 
 def doctor(as_json: Json = False, no_color: NoColor = False) -> None:
-    """Say what holds here: settings, places, agent, drops, versions, instruments. Exits 1 only where nothing could work."""
+    """Say what works on this machine, and why not.
+
+    Settings, places, agent, drops, versions, instruments. Exits 1 only where nothing could work.
+    """
     with redirect_stderr(io.StringIO()):  # each warning is a finding below; said twice it would only look like two
         findings = _examine()
     if as_json:

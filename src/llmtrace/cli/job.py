@@ -24,7 +24,10 @@ def run(
     directory: Annotated[str | None, typer.Option("--dir", metavar="DIR", help="LLMTRACE_DIR for this job.")] = None,
     name: Annotated[str | None, typer.Option("--job", metavar="NAME", help="LLMTRACE_JOB for this job.")] = None,
 ) -> None:
-    """Run a command with tracing on in every Python process of it that trains; the exit code is the command's."""
+    """Run a command with tracing on.
+
+    It is on in every Python process of it that trains; the exit code is the command's.
+    """
     from ..bootstrap import environment
 
     given = {"LLMTRACE_DIR": directory and os.path.abspath(directory), "LLMTRACE_JOB": name}
@@ -45,7 +48,10 @@ def _become(command: list[str], environ: dict[str, str]) -> NoReturn:
 
 
 def agent(directory: Annotated[str | None, typer.Option("--dir", metavar="DIR", help="Instead of LLMTRACE_DIR.")] = None) -> None:
-    """Run the agent of LLMTRACE_DIR as a service, for all jobs there; it stays when the last rank is gone."""
+    """Run the agent as a service.
+
+    It serves all jobs of LLMTRACE_DIR, and stays when the last rank is gone.
+    """
     from ..config import resolve
     from ..directory import choose
 
@@ -61,7 +67,10 @@ def off(
     on: Annotated[bool, typer.Option("--on", help="Turn it on again.")] = False,
     dirs: Dirs = None,
 ) -> None:
-    """Stop a running job's tracing at once: its ranks record nothing more until `--on`, and train on."""
+    """Turn a running job's tracing off, or on again.
+
+    At once: its ranks record nothing more until `--on`, and train on.
+    """
     from ..ring import RingError
     from .rings import folders, running
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import Dirs, Json, NoColor, SourceKind, make_console, open_listing, open_reading, refuse, write_json
+from .shared import Dirs, Json, NoColor, SourceKind, make_console, open_listing, open_reading, refuse, refusing, write_json
 
 if TYPE_CHECKING:
     from ..record import Incident, Kind
@@ -18,8 +18,12 @@ LAST = "last"
 """The key that means: the newest incident, else the newest run."""
 
 
+@refusing
 def runs(as_json: Json = False, dirs: Dirs = None, source: SourceKind = "journal", no_color: NoColor = False) -> None:
-    """What ran: a row a trace, attempt and run."""
+    """List what ran.
+
+    A row a trace, attempt and run.
+    """
     from ..sources.runs import runs as find_runs
 
     opened = open_listing(dirs, source)
@@ -34,6 +38,7 @@ def runs(as_json: Json = False, dirs: Dirs = None, source: SourceKind = "journal
         make_console(no_color).print(runs_table(found, time.time_ns()))
 
 
+@refusing
 def incidents(
     trace: Annotated[str | None, typer.Option("--trace", metavar="T", help="Only those of this trace.")] = None,
     as_json: Json = False,
@@ -41,7 +46,7 @@ def incidents(
     source: SourceKind = "journal",
     no_color: NoColor = False,
 ) -> None:
-    """What broke, oldest first."""
+    """List what broke, oldest first."""
     opened = open_listing(dirs, source)
     found = sorted(opened.incidents(_known_trace(opened, trace)), key=lambda incident: incident.onset_ns) if opened else []
     if as_json:
@@ -54,6 +59,7 @@ def incidents(
         make_console(no_color).print(incidents_table(found, time.time_ns()))
 
 
+@refusing
 def context(
     key: Annotated[str, typer.Argument(metavar="INCIDENT|TRACE", help=f"An incident's or a trace's id, or the start of one; `{LAST}` is the newest.")],
     at: Annotated[
@@ -69,7 +75,10 @@ def context(
     source: SourceKind = "journal",
     no_color: NoColor = False,
 ) -> None:
-    """The seconds before a fault began, from every rank, with the culprit named."""
+    """Show what happened around a fault, or now.
+
+    The seconds before it began, from every rank, with the culprit named; of a job that runs, its last 35 seconds.
+    """
     kinds = _kinds(kind)
     moments = (_moment(at), _length("--before", before), _length("--after", after))
     opened = open_reading(dirs, source)

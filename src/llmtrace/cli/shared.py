@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, NoReturn, ParamSpec
 
 import typer
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from ..show.rows import IncidentRow, Row, RunRow
     from ..sources.base import Source
+
+P = ParamSpec("P")
 
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs instead of a view for people.")]
 Dirs = Annotated[list[str] | None, typer.Option("--dir", metavar="DIR", help="A journal's directory; given several times, they are read as one.")]
@@ -50,13 +53,27 @@ def open_listing(dirs: Sequence[str] | None, kind: str) -> Source | None:
 def _open(dirs: Sequence[str] | None, kind: str) -> Source:
     if kind != "journal":
         refuse(f"--source {kind} is not there yet; allowed: journal", 2)
-    from ..journal import JournalError
     from ..sources.open import open_source
 
     try:
         return open_source(list(dirs or ()), kind)
-    except (OSError, ValueError, JournalError) as error:
+    except (OSError, ValueError) as error:
         refuse(str(error))
+
+
+def refusing(command: Callable[P, None]) -> Callable[P, None]:
+    """A command whose journal turns out to be unreadable half-way says so in one line."""
+
+    @functools.wraps(command)
+    def call(*args: P.args, **options: P.kwargs) -> None:
+        from ..journal import JournalError
+
+        try:
+            command(*args, **options)
+        except JournalError as error:
+            refuse(str(error))
+
+    return call
 
 
 def write_json(rows: Row | list[RunRow] | list[IncidentRow]) -> None:

@@ -14,7 +14,7 @@ from ..record import Culprit, Process, Record
 from .absence import Absent, find_absent
 from .clocks import SAME_NODE_NS, Clocks, compare
 from .evidence import SIGABRT, Evidence, collect, ended_well
-from .summary import Story, summarise
+from .summary import Story, name_ranks, summarise
 
 PRIORITY: Final = {
     **dict.fromkeys(("gpu_hardware", "nvlink", "node_loss", "device_unavailable"), 0),
@@ -67,6 +67,8 @@ def diagnose(records: Sequence[Record], processes: Sequence[Process], now_ns: in
         return None
     clocks = compare(records, (process.identity.node for process in processes))
     case = Case(evidence, ranks, clocks, now_ns)
+    if case.all_gone():
+        return case.verdict_on_all()
     cause = case.cause()
     return case.verdict(cause) if cause is not None else case.without_cause()
 
@@ -109,7 +111,7 @@ class Case:
 
     def _follows(self, e: Evidence) -> bool:
         """An end that a failure elsewhere brings about: the watchdog's abort after a timeout, a worker's loss told by its rank."""
-        if e.sort == "death" and e.code == SIGABRT:
+        if e.code == SIGABRT:
             return any(self._when(s) <= self._when(e) and s is not e and s.role == "symptom" and s.sort != "stop" for s in self.evidence)
         return False
 
@@ -121,6 +123,27 @@ class Case:
         if first is None or not symptoms or self._when(first) > min(map(self._when, symptoms)):
             return None
         return msgspec.structs.replace(first, category="process_death", role="ambiguous", reason="it was told to end while the other ranks were not")
+
+    def all_gone(self) -> bool:
+        """Several ranks, and of each nothing is known but that it is gone: the node, the allocation or everything was ended at once."""
+        gone = {e.span_id for e in self.breaks if e.sort == "death" and e.code is None and e.category == "process_death"}
+        return len(self.ranks) > 1 and gone == {p.identity.span_id for p in self.ranks} == {e.span_id for e in self.breaks}
+
+    def verdict_on_all(self) -> Verdict:
+        """Nobody is singled out: whose last sign of life came first says nothing."""
+        last = max(self.breaks, key=self._when)
+        nodes = sorted({e.node for e in self.breaks if e.node})
+        return Verdict(
+            category="process_death",
+            role="ambiguous",
+            culprit=Culprit(node=nodes[0] if len(nodes) == 1 else None),
+            onset_ns=last.time_ns,
+            evidence=self._ids(last),
+            symptoms=self._others(None),
+            reason="all ranks are gone without a word, and nobody was there to see it",
+            summary=f"{name_ranks(self._others(None))} on {', '.join(nodes) or 'one node'} are gone, nobody saw how; the onset is the last sign of life",
+            candidate=True,
+        )
 
     def verdict(self, cause: Evidence) -> Verdict:
         symptoms = self._others(cause.rank)

@@ -34,6 +34,10 @@ that somebody asked for (Ctrl-C, SIGTERM), `line` something printed."""
 
 SIGHUP, SIGINT, SIGABRT, SIGBUS, SIGKILL, SIGTERM = -1, -2, -6, -7, -9, -15
 ASKED: Final = frozenset({SIGHUP, SIGINT, SIGTERM})
+FATAL_SIGNALS: Final = {"Segmentation fault": -11, "Aborted": SIGABRT, "Bus error": SIGBUS, "Illegal instruction": -4, "Floating": -8}
+"""As faulthandler calls them (cpython Modules/faulthandler.c)."""
+ASKED_TO_END: Final = Classification("scheduler", "symptom", "somebody asked the process to end")
+ABORTED: Final = Classification("process_death", "ambiguous", "SIGABRT: native code gave up, over a fault of its own or over a peer's")
 SHELL_BASE: Final = 128
 """A shell, and sys.exit in a signal handler, say 128 + N for signal N."""
 
@@ -117,7 +121,8 @@ def _told(record: Record) -> Evidence | None:
 def _failure(record: Record) -> Evidence:
     chain = chain_of(record)
     stopped = is_stop(chain[-1].type) or record.severity <= WARN or (chain[-1].type == "SystemExit" and _asks(chain[-1].message))
-    found = Classification("scheduler", "symptom", "somebody asked the process to end") if stopped else judge(chain)
+    code = _fatal_code(chain[-1].message) if record.attributes.get(FAILURE_SEEN_BY) == "faulthandler" else None
+    found = ASKED_TO_END if stopped else ABORTED if code == SIGABRT else judge(chain)
     text = next((raised.text for raised in chain if classify(raised.text).category == found.category), chain[-1].text)
     return Evidence(
         sort="stop" if stopped else "failure",
@@ -126,13 +131,25 @@ def _failure(record: Record) -> Evidence:
         category=found.category,
         role=found.role,
         reason=found.reason,
-        says=text,
+        says=chain[-1].message if code is not None else _told_by_worker(text),
+        code=code,
         record_id=record.id,
         step=record.step,
         phase=str(record.attributes.get(FAILURE_PHASE, "")),
         breaks=record.attributes.get(FAILURE_SEEN_BY) != "thread" and record.identity.role != "worker",
         ran_ns=ran_ns(text),
     )
+
+
+def _fatal_code(message: str) -> int | None:
+    """The signal behind faulthandler's `Fatal Python error: Segmentation fault`."""
+    return next((code for name, code in FATAL_SIGNALS.items() if name in message), None)
+
+
+def _told_by_worker(text: str) -> str:
+    """An exception that a DataLoader passed on from its worker: its head and, of the worker's traceback, the last line."""
+    head, found, rest = text.partition("Original Traceback")
+    return f"{head.strip()} {rest.strip().rpartition(chr(10))[2].strip()}" if found else text
 
 
 def _asks(status: str) -> bool:
@@ -272,7 +289,7 @@ def ended_well(process: Process) -> bool:
 def _end(process: Process, code: int | None) -> tuple[Classification, str]:
     """What an ending says (rule 4: an unmarked death is process_death, and who sent a SIGKILL is not in it)."""
     if code in ASKED:
-        return Classification("scheduler", "symptom", "somebody asked the process to end"), f"was ended by {signal_name(code or 0)}"
+        return ASKED_TO_END, f"was ended by {signal_name(code or 0)}"
     if code is not None and code < 0:
         name = signal_name(code)
         if code == SIGBUS:

@@ -58,7 +58,9 @@ def _who(rank: int | None, node: str, many_nodes: bool) -> str:
 
 def _what(e: Evidence) -> tuple[str, str]:
     """(predicate, what is said after the place)."""
-    if e.category in ("host_oom", "gpu_oom") and e.sort in ("oom", "failure"):
+    if e.sort == "failure" and e.code is not None:
+        return f"crashed ({signal_name(e.code)})", f": {quote(e.says)}"
+    if e.category in ("host_oom", "gpu_oom") and e.role == "root_cause" and e.sort in ("oom", "failure"):
         memory = "host memory" if e.category == "host_oom" else f"GPU memory on {e.device}" if e.device else "GPU memory"
         return f"ran out of {memory}", f": {quote(e.says)}"
     if e.sort == "failure":

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ..clock import boot_id, process_start_ticks
 from ..guard import shield, shielded
-from ..identity import new_span_id, number
+from ..identity import digest, new_span_id, number
 from ..record import Identity
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 def announce(identity: Identity) -> None:
-    """Leave word in the environment for processes that this one starts."""
+    """Leave word in the environment for processes that this one starts; a worker leaves its rank's word as it is."""
+    if identity.role == "worker":
+        return
     rank = "" if identity.rank is None else identity.rank
     os.environ[PARENT] = f"{identity.pid}:{identity.trace_id}:{identity.span_id}:{rank}:{identity.attempt}"
 
@@ -61,20 +64,30 @@ def is_multiprocessing_child() -> bool:
 
 
 def as_child(found: Identity) -> Identity | None:
-    """The identity of a process whose parent is traced, None where that decides nothing.
+    """The identity of a process that another one started, None where that decides nothing.
 
-    A multiprocessing child of a rank is its worker, never a second rank, though it inherits RANK. A child that Lightning's
-    launcher started shares its parent's job.
+    A multiprocessing child of a traced process is its worker, never a second rank, though it inherits RANK; one that then
+    joins a group of its own is a rank after all (agreement.py). Children of an untraced launcher share its launch, and wait
+    for their group. A child that Lightning's launcher started shares its parent's job.
     """
     source = parent()
-    if source is None:
-        return None
-    if is_multiprocessing_child() and source.rank is not None:
-        facts = {"role": "worker", "parent_span_id": source.span_id, "trace_id": source.trace_id, "attempt": source.attempt, "rank": source.rank}
-        return msgspec.structs.replace(found, **facts)
-    if number(os.environ, "LOCAL_RANK") is not None and not found.trace_id and source.trace_id:
+    if is_multiprocessing_child():
+        return _worker(found, source) if source is not None else _launched(found)
+    if source is not None and number(os.environ, "LOCAL_RANK") is not None and not found.trace_id and source.trace_id:
         return msgspec.structs.replace(found, trace_id=source.trace_id, attempt=found.attempt or source.attempt)
     return None
+
+
+def _worker(found: Identity, source: Parent) -> Identity:
+    return msgspec.structs.replace(
+        found, role="worker", parent_span_id=source.span_id, trace_id=source.trace_id, attempt=source.attempt, rank=source.rank, local_rank=None
+    )
+
+
+def _launched(found: Identity) -> Identity:
+    pid = os.getppid()
+    launch = found.launch or digest(f"multiprocessing/{found.node}/{boot_id()}/{pid}/{process_start_ticks(pid)}", 16)
+    return msgspec.structs.replace(found, launch=launch)
 
 
 def adopt(runtime: Runtime) -> None:

@@ -29,12 +29,12 @@ _STANDARD: Final = os.path.dirname(os.__file__) + os.sep
 _OWN: Final = str(Path(__file__).resolve().parents[1]) + os.sep
 _LIBRARIES: Final = ("site-packages", "dist-packages")
 _TRACE: Final = 1
-_SEVERITIES: Final = {10: DEBUG, 20: INFO, 30: WARN, 40: ERROR, 50: FATAL}
+SEVERITIES: Final = {10: DEBUG, 20: INFO, 30: WARN, 40: ERROR, 50: FATAL}
 
 
 def severity_of(level: int) -> int:
     """OpenTelemetry's severity number of a stdlib level; levels between the named ones count as the lower."""
-    known = _SEVERITIES.get(level)
+    known = SEVERITIES.get(level)
     if known is not None:
         return known
     return next((number for floor, number in ((50, FATAL), (40, ERROR), (30, WARN), (20, INFO), (10, DEBUG)) if level >= floor), _TRACE)
@@ -49,7 +49,10 @@ class Lines:
 
     def write(self, severity: int, body: str, logger: str, path: str | None, line: int | None, thread: str | None, attributes: dict[str, Value] | None) -> None:
         """One line of at most BODY_BYTES; what is longer is cut and says so."""
-        body = fit(body, BODY_BYTES) if len(body) > BODY_BYTES >> 2 else clean_text(body)
+        if len(body) > BODY_BYTES >> 2:
+            body = fit(body, BODY_BYTES)
+        elif not body.isascii() or "\x00" in body:
+            body = clean_text(body)
         self._emit(severity, body, self._tracer.steps.current, logger, path, line, thread, attributes)
 
 

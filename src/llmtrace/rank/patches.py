@@ -89,9 +89,23 @@ def _make_wrapper(seam: Seam) -> Callable[[Any, Any, tuple[Any, ...], dict[str, 
     hands_off = make_hands_off(sys.modules["torch"])
 
     def wrapper(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        watchers = seam._watchers  # pyright: ignore[reportPrivateUsage]
-        if not watchers or hands_off():
+        watchers = seam._watchers
+        count = len(watchers)
+        if count == 0 or hands_off():
             return wrapped(*args, **kwargs)
+        if count > 1:
+            return call_watched(watchers, wrapped, instance, args, kwargs)
+        before, after = watchers[0]
+        token = before(instance, args, kwargs)
+        try:
+            result = wrapped(*args, **kwargs)
+        except BaseException as error:
+            after(token, None, error)
+            raise
+        after(token, result, None)
+        return result
+
+    def call_watched(watchers: tuple[Watcher, ...], wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tokens = [watcher.before(instance, args, kwargs) for watcher in watchers]
         try:
             result = wrapped(*args, **kwargs)
@@ -103,7 +117,7 @@ def _make_wrapper(seam: Seam) -> Callable[[Any, Any, tuple[Any, ...], dict[str, 
             watcher.after(token, result, None)
         return result
 
-    skip_frames(wrapper)
+    skip_frames(wrapper, call_watched)
     return wrapper
 
 

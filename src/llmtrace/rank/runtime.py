@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
@@ -50,6 +51,7 @@ class Runtime:
             tracer.watch = self.look_after
             self.look_after()
             children.announce(tracer.identity)
+            tracer.subscribe("identity", children.announce)
         tracer.subscribe("failure", self._mark)
         self._undo = loading.install_all(tracer)
 
@@ -87,6 +89,7 @@ class Runtime:
             self._undo()
         self.tracer.watch = None
         self.tracer.cell.fill(None)
+        children.withdraw()
 
 
 class Host:
@@ -126,8 +129,7 @@ class Host:
 
     @shielded
     def _begin(self, config: Config) -> None:
-        from . import trace  # noqa: F401 - wholly imported before a signal handler may want a name of it
-
+        import_module(".trace", __package__)  # wholly there before a signal handler may want a name of it
         self._hook()
         runtime = Runtime(config, first_identity(config, self.last, self.runs.number + 1), self.runs)
         self.runtime = runtime

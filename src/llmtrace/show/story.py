@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ..names import EXCEPTION_MESSAGE, EXCEPTION_TYPE, FAILURE, FAILURE_PHASE, OOM, STEP
+from ..names import EXCEPTION_MESSAGE, EXCEPTION_TYPE, FAILURE, FAILURE_PHASE, OOM, STEP, phase_attribute
 from ..record import Incident, Process, Record, Window
 from ..sources.context import Context
 from .clean import cut, one_line
@@ -19,6 +19,9 @@ _SOURCE_LINE: Final = re.compile(r"(?:\[[^\]\n]{0,200}\.(?:cpp|cc|cu|h|hpp):\d+\
 
 _SENTENCE_END: Final = re.compile(r"\.\s+(?=[A-Z])")
 ENOUGH: Final = 24
+
+ORDER: Final = ("data_wait", "forward", "backward", "gradient_sync_exposed", "optimizer", "checkpoint")
+"""How phases follow one another within a step: the record holds how long each took, not when."""
 
 LATER_NS: Final = 50_000_000
 """Two ends closer together than this are not said to follow one another."""
@@ -57,10 +60,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def phase(self) -> str:
-        """The phase it was in last: by its progress word, else by what failed there."""
+        """The phase it was in last: by its progress word, else by what failed there, else by the record of the step that failed."""
         if self.process.phase or self.trouble is None:
             return self.process.phase
-        return str(self.trouble.attributes.get(FAILURE_PHASE, ""))
+        said = str(self.trouble.attributes.get(FAILURE_PHASE, ""))
+        last = self.steps[-1] if self.steps else None
+        return said or (_last_phase(last) if last is not None and last.step == self.process.last_step else "")
 
     @property
     def last_step(self) -> int | None:
@@ -157,6 +162,14 @@ def _standing(process: Process, records: Iterable[Record], culprit: bool) -> Sta
         elif record.name == OOM:
             oom = oom or record
     return Standing(process=process, failure=failure, oom=oom, steps=steps, culprit=culprit)
+
+
+def _last_phase(step: Record) -> str:
+    """The phase that a step ended in, where its phases make up nearly all of it."""
+    found = [(phase, int(step.attributes.get(phase_attribute(phase), 0))) for phase in ORDER]
+    if sum(ns for _, ns in found) * 5 < 4 * (step.duration_ns or 0):
+        return ""
+    return next((phase for phase, ns in reversed(found) if ns > 0), "")
 
 
 def rank_list(ranks: Iterable[int | None]) -> str:

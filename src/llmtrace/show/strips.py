@@ -13,13 +13,10 @@ import msgspec
 
 from ..names import PHASES, phase_attribute
 from ..record import Record
-from .story import Standing
+from .story import ORDER, Standing
 
 LETTERS: Final = {"data_wait": "d", "forward": "f", "backward": "b", "optimizer": "o", "gradient_sync_exposed": "g", "checkpoint": "c", "": "s"}
 """A phase's letter; any other phase is `x`. The same letter as a capital is one that never came to its end."""
-
-ORDER: Final = ("data_wait", "forward", "backward", "gradient_sync_exposed", "optimizer", "checkpoint")
-"""How phases follow one another within a step: the record holds how long each took, not when."""
 
 _ATTRIBUTES: Final = tuple((phase, phase_attribute(phase)) for phase in ORDER)
 _OTHER_PREFIX: Final = "llmtrace.step."

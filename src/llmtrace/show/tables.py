@@ -12,7 +12,8 @@ from ..record import Incident, Run
 from .clean import one_line
 from .times import ago, day_and_clock, length
 
-SHORT = 12
+SHORT = 8
+"""So much of a trace id is enough for every command that takes one."""
 STATE_STYLES = {"running": "green", "finished": "", "failed": "bold red", "lost": "bold yellow"}
 
 
@@ -23,7 +24,9 @@ def runs_table(runs: Sequence[Run], now_ns: int) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("started", "state", "took", "ranks", "step", "job", "nodes", "trace"):
         right, keep = name in ("took", "ranks", "step"), name not in ("job", "nodes")
-        table.add_column(name, justify="right" if right else "left", no_wrap=keep, overflow="fold", min_width=10 if name == "job" else None)
+        table.add_column(
+            name, justify="right" if right else "left", no_wrap=keep, overflow="fold", min_width=10 if name == "job" else SHORT if name == "trace" else None
+        )
     several = len({(run.trace_id, run.attempt) for run in runs}) < len(runs)
     for run in sorted(runs, key=lambda run: run.started_ns):
         took = length((run.ended_ns or now_ns) - run.started_ns)

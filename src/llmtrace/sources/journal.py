@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
@@ -17,11 +16,13 @@ from ..frames import Decoder, Description, Epoch, merge_descriptions, payload_ti
 from ..guard import guard
 from ..identity import fallbacks
 from ..incidents import latest
-from ..journal import Chunk, JournalReader, RingRow
+from ..journal import Chunk, Frame, JournalReader, RingRow
 from ..names import GENERAL, INCIDENT
 from ..record import Identity, Incident, Kind, Process, Record, Window
 
 EVER_NS = 1 << 63
+UNDECODABLE = (msgspec.MsgspecError, IndexError, TypeError, ValueError)
+"""What bytes that are no record can do to the decoder."""
 TOGETHER_NS = 5_000_000_000
 """Chunks of one second are written one after the other: the newest record need not be in the last of them."""
 
@@ -45,7 +46,7 @@ class JournalSource:
         self._directory = Directory(path=path, rings=path, registry=path / "rings")
         self._reader = JournalReader(self._directory.journal)
         self._known: dict[str, tuple[tuple[int, Mapping[str, str]], Ring]] = {}
-        self.unnamed: Counter[str] = Counter()
+        self.damaged: set[tuple[str, int]] = set()
 
     def processes(self, trace_id: str | None = None) -> list[Process]:
         rings = self._rings()
@@ -74,8 +75,8 @@ class JournalSource:
 
     def drops(self) -> dict[str, int]:
         lost = sum(row.lost for row in self._reader.rings())
-        found = {**self._reader.drops(), **self.unnamed}
-        return {**found, "overwritten": lost} if lost else found
+        ours = {"overwritten": lost, "undecodable": len(self.damaged)}
+        return {**self._reader.drops(), **{reason: number for reason, number in ours.items() if number}}
 
     def close(self) -> None:
         self._reader.close()
@@ -89,12 +90,23 @@ class JournalSource:
             frames = chunk.frames() if window is None else _within(chunk, window)
             if kinds is not None:
                 frames = (frame for frame in frames if ring.kinds.get(frame[0]) in (None, *kinds))
+            frames = list(frames)
             try:
                 found += ring.decoder.records(frames, chunk.offset_ns)
-            except (msgspec.MsgspecError, IndexError, TypeError) as error:
-                self.unnamed["undecodable"] += 1
-                guard.warn(f"a chunk of ring {chunk.span_id} cannot be read and is left out: {error}")
+            except UNDECODABLE:
+                found += self._decoded_singly(ring, frames, chunk.offset_ns)
         return found if kinds is None else [record for record in found if record.kind in kinds]
+
+    def _decoded_singly(self, ring: Ring, frames: Iterable[Frame], offset_ns: int) -> list[Record]:
+        """A chunk in which something is no record, without that."""
+        found: list[Record] = []
+        for frame in frames:
+            try:
+                found += ring.decoder.records([frame], offset_ns)
+            except UNDECODABLE as error:
+                self.damaged.add((ring.row.span_id, frame[1]))
+                guard.warn(f"ring {ring.row.span_id}: a record cannot be read and is left out: {error}")
+        return found
 
     def _rings(self) -> list[Ring]:
         rows = self._reader.rings()
@@ -147,7 +159,7 @@ def _process(ring: Ring, ended_unseen: bool) -> Process:
     )
 
 
-def _within(chunk: Chunk, window: Window) -> Iterator[tuple[int, int, bytes]]:
+def _within(chunk: Chunk, window: Window) -> Iterator[Frame]:
     """The frames of a chunk that lie in a window; where its edge cuts the chunk they are judged by their time, undecoded."""
     if window.start_ns <= chunk.first_ns and chunk.last_ns < window.end_ns:
         return chunk.frames()

@@ -145,6 +145,7 @@ class FatalSignals:
         file = FatalFile(path)
         faulthandler.enable(file=file, all_threads=True)  # pyright: ignore[reportArgumentType]
         self._file = weakref.ref(file)
+        os.register_at_fork(after_in_child=_releaser(weakref.ref(self)))  # Python has no way to take it back; it holds nothing
 
     def release(self) -> None:
         """Disable it, unless somebody else has enabled it since. In a forked child too: the file is about its parent."""
@@ -164,6 +165,14 @@ def _none() -> None:
     return None
 
 
+def _releaser(signals: weakref.ref[FatalSignals]) -> Callable[[], None]:
+    def release() -> None:
+        if (found := signals()) is not None:
+            found.release()
+
+    return shielded(release)
+
+
 def fatal_path(ring: Path, span_id: str) -> Path:
     """Where the stacks of this process go: beside its ring, by pid, start and span."""
     pid = os.getpid()
@@ -181,8 +190,7 @@ class Failures:
         with shield("failures.faulthandler"):
             writer = tracer.writer
             if writer is not None and writer.path is not None:
-                signals = FatalSignals(fatal_path(writer.path, writer.span_id))
-                undos += [signals.undo, tracer.subscribe("fork", signals.release)]
+                undos.append(FatalSignals(fatal_path(writer.path, writer.span_id)).undo)
 
         def undo() -> None:
             while undos:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...guard import shielded
 from ...record import Value
-from ..lines import PLAIN, STAMPS, Lines, bounded_attributes, exception_attributes, local, on_device, severity_of
+from ..lines import PLAIN, SEVERITIES, STAMPS, Lines, bounded_attributes, exception_attributes, local, on_device, severity_of
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -26,7 +26,7 @@ _FLAT: Final = PLAIN | {type(None)}
 
 
 class Capture:
-    """What happens to a record before its handlers see it."""
+    """What happens to a record before its handlers see it. Written flat: each call less is a tenth of a microsecond less a line."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer, self._lines, self._tick = tracer, Lines(tracer), tracer.tick
@@ -35,11 +35,19 @@ class Capture:
     def __call__(self, logger: logging.Logger, record: logging.LogRecord) -> bool:
         """Stamp and capture. True: its text is known only after the handlers ran, call `late` then."""
         facts = record.__dict__
-        if ("span_id" in facts and self._seen(facts)) or not self._is_line(logger):
+        if "span_id" in facts and self._seen(facts):
+            return False
+        if not logger.propagate and not is_line(logger):
             return False
         has_extras = len(facts) > FIELDS
-        self._stamp(facts)
-        if record.args and self._would_wait(record.args):
+        stamp = self._tracer.stamp
+        if stamp.span_id is not self._known:
+            self._learn(stamp.span_id)
+        facts.setdefault("trace_id", stamp.trace_id)
+        facts.setdefault("span_id", self._own)
+        facts.setdefault("rank", stamp.rank)
+        args = record.args
+        if args and would_wait(args):
             return True
         self._write(record, _message(record), has_extras)
         return False
@@ -49,36 +57,36 @@ class Capture:
         text = record.__dict__.get("message")
         self._write(record, text if type(text) is str else f"{record.msg} (arguments on a device, not formatted by any handler)", True)
 
-    def _stamp(self, facts: dict[str, Any]) -> None:
-        stamp = self._tracer.stamp
-        if stamp.span_id is not self._known:
-            self._known = stamp.span_id
-            self._own = "".join(tuple(stamp.span_id))  # an object that only our records hold: it marks them without a name of ours in them
-        facts.setdefault("trace_id", stamp.trace_id)
-        facts.setdefault("span_id", self._own)
-        facts.setdefault("rank", stamp.rank)
+    def _learn(self, span_id: str) -> None:
+        self._known = span_id
+        self._own = "".join(tuple(span_id))  # an object that only our records hold: it marks them without a name of ours in them
 
     def _seen(self, facts: dict[str, Any]) -> bool:
         """Whether this record was captured already: handed on to another logger here, or sent by a process that is traced itself."""
         return facts["span_id"] is self._own or (facts.get("process") != os.getpid() and all(name in facts for name in STAMPS))
 
-    @staticmethod
-    def _is_line(logger: logging.Logger) -> bool:
-        """Not where nobody could ever see it: torch's own telemetry loggers have a NullHandler and do not propagate."""
-        return logger.propagate or any(type(handler) is not logging.NullHandler for handler in logger.handlers) or not logger.handlers
-
-    @staticmethod
-    def _would_wait(args: Any) -> bool:
-        values: Any = args.values() if isinstance(args, dict) else args if type(args) is tuple else ()
-        return any(type(value) not in _FLAT and on_device(value) for value in values)
-
     def _write(self, record: logging.LogRecord, body: str, has_extras: bool) -> None:
-        if local.event is not None and local.event in body:
+        event = local.event
+        if event is not None and event in body:
             local.event = None  # structlog captured this very event; its output happens to be stdlib
             return
         attributes = _attributes(record) if has_extras or record.exc_info or type(record.msg) is dict else None
-        self._lines.write(severity_of(record.levelno), body, record.name, record.pathname, record.lineno, record.threadName, attributes)
+        severity = SEVERITIES.get(record.levelno) or severity_of(record.levelno)
+        self._lines.write(severity, body, record.name, record.pathname, record.lineno, record.threadName, attributes)
         self._tick()  # a program that logs and never steps still finds its agent gone
+
+
+def is_line(logger: logging.Logger) -> bool:
+    """Whether anybody could see a line of this logger, which does not propagate: torch's own telemetry loggers have a NullHandler alone."""
+    return not logger.handlers or any(type(handler) is not logging.NullHandler for handler in logger.handlers)
+
+
+def would_wait(args: Any) -> bool:
+    """Whether formatting these arguments would wait for a device."""
+    for value in args.values() if type(args) is dict else args if type(args) is tuple else ():  # noqa: SIM110 - a generator costs 0.3 us a line
+        if type(value) not in _FLAT and on_device(value):
+            return True
+    return False
 
 
 def _message(record: logging.LogRecord) -> str:

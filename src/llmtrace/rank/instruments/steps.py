@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from ...clock import monotonic_ns
@@ -60,17 +61,15 @@ class Loop:
         self._has_ddp = self._optimizing = self._closure = self._open = False
         self._idle_since_ns = self._charged_ns = 0
 
-    def _by_framework(self) -> bool:
-        return self._steps.driver == "lightning"
-
     def _begin(self) -> None:
         """The first step of a run begins with the first sign of training; the later ones where the one before ended."""
-        if self._steps.current is None and self._steps.driver in ("", "optimizer"):
+        if self._steps.driver in ("", "optimizer"):
             self._steps.begin()
 
     def _idle(self) -> None:
         """From here on the time is forward's, in a loop that does not show where its forward is."""
-        self._idle_since_ns, self._charged_ns = monotonic_ns(), sum(self._steps._times.values())
+        if not self._has_ddp:
+            self._idle_since_ns, self._charged_ns = monotonic_ns(), sum(self._steps._times.values())
 
     def _charge_forward(self) -> None:
         if self._idle_since_ns and not self._has_ddp and not self._steps.phase:
@@ -80,9 +79,11 @@ class Loop:
 
     def before_data(self, _loader: Any, _args: Any, _kwargs: Any) -> bool:
         """A loader's __next__ begins. What a thread of the user's reads ahead, or evaluation reads, is no wait of the loop's."""
-        if threading.get_ident() != self._thread or not self._grad_enabled() or self._steps.phase not in WAITING_IN:
+        steps = self._steps
+        if get_ident() != self._thread or not self._grad_enabled() or steps.phase not in WAITING_IN:
             return False
-        self._begin()
+        if steps.current is None:
+            self._begin()
         self._steps.enter("data_wait")
         return True
 
@@ -92,7 +93,7 @@ class Loop:
             self._idle()
 
     def before_forward(self, _module: Any, _args: Any, _kwargs: Any) -> bool:
-        if self._by_framework() or threading.get_ident() != self._thread:
+        if self._steps.driver == "lightning" or get_ident() != self._thread:
             return False
         self._has_ddp = True
         if self._grad_enabled():
@@ -105,11 +106,13 @@ class Loop:
             self._steps.leave()
 
     def before_backward(self, _module: Any, _args: Any, _kwargs: Any) -> bool:
-        if self._by_framework():
+        if self._steps.driver == "lightning":
             return False
-        self._thread = threading.get_ident()  # whoever runs backward trains
-        self._begin()
-        self._leave_optimizer()
+        self._thread = get_ident()  # whoever runs backward trains
+        if self._steps.current is None:
+            self._begin()
+        if self._optimizing:
+            self._leave_optimizer()
         self._charge_forward()
         self._steps.enter("backward")
         return True
@@ -129,10 +132,11 @@ class Loop:
         if self._hands_off():
             return
         self._open = True
-        if self._by_framework():
+        if self._steps.driver == "lightning":
             return
-        self._leave_optimizer()  # one that raised had no post hook
-        self._closure = any(callable(value) for value in (*args[1:], *kwargs.values()))
+        if self._optimizing:  # one that raised had no post hook
+            self._leave_optimizer()
+        self._closure = (len(args) > 1 or bool(kwargs)) and any(callable(value) for value in (*args[1:], *kwargs.values()))
         if self._closure:
             self._idle()
         else:

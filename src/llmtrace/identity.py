@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -233,13 +235,30 @@ def fallbacks(identities: Iterable[Identity]) -> dict[str, dict[str, str]]:
     itself, else the span, stands for the job. Pure, and the same for whoever asks: agent and readers come to one result.
     """
     spans = {identity.span_id: identity for identity in identities}
-    known = [spans[span] for span in sorted(spans)]
-    return {i.span_id: _assumed(spans.get(i.parent_span_id, i), i, known) for i in known}
+    launches: defaultdict[str, list[Identity]] = defaultdict(list)
+    for span in sorted(spans):
+        launches[spans[span].launch].append(spans[span])
+    learned = {launch: _learned(siblings) for launch, siblings in launches.items() if launch}
+    return {i.span_id: _assumed(spans.get(i.parent_span_id, i), i, learned) for i in spans.values()}
 
 
-def _assumed(parent: Identity, own: Identity, known: list[Identity]) -> dict[str, str]:
+class _Launch(NamedTuple):
+    """What the processes of one launch know together; the attempt by restart."""
+
+    trace_id: str
+    job: str
+    attempts: dict[int, str]
+
+
+def _learned(siblings: list[Identity]) -> _Launch:
+    attempts = {i.restart: i.attempt for i in reversed(siblings) if i.attempt}
+    return _Launch(next((i.trace_id for i in siblings if i.trace_id), ""), next((i.job for i in siblings if i.job), ""), attempts)
+
+
+def _assumed(parent: Identity, own: Identity, learned: Mapping[str, _Launch]) -> dict[str, str]:
     launch = own.launch or parent.launch
-    siblings = [own, parent, *(i for i in known if launch and i.launch == launch)]
-    trace = next((i.trace_id for i in siblings if i.trace_id), "") or (launch_trace(launch) if launch else digest(parent.span_id, 32))
-    attempt = next((i.attempt for i in siblings if i.attempt and i.restart == own.restart), "") or str(own.restart)
-    return {"trace_id": trace, "attempt": attempt, "job": next((i.job for i in siblings if i.job), "")}
+    shared = learned.get(launch, _Launch("", "", {}))
+    trace = own.trace_id or parent.trace_id or shared.trace_id or (launch_trace(launch) if launch else digest(parent.span_id, 32))
+    of_parent = parent.attempt if parent.restart == own.restart else ""
+    attempt = own.attempt or of_parent or shared.attempts.get(own.restart, "") or str(own.restart)
+    return {"trace_id": trace, "attempt": attempt, "job": own.job or parent.job or shared.job}

@@ -350,3 +350,26 @@ def test_several_runs_of_one_process_are_rows_of_their_own(tmp_path: Path) -> No
 def test_a_run_that_ended_in_a_process_that_lives_on_is_finished(tmp_path: Path) -> None:
     rows = run_rows(tmp_path, [started(who(0), 1), ended(who(0), 99)], [process(0, at=None)])
     assert rows == [("1", 1, "finished", 1, 40)]
+
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.mark.parametrize("set_ns", [-20 * SECOND_NS, 3600 * SECOND_NS], ids=["back", "forth"])
+def test_a_clock_that_was_set_hides_nothing_and_disorders_nothing(tmp_path: Path, set_ns: int) -> None:
+    path, began_ns, turned = tmp_path / "set", 1_000 * SECOND_NS, 45
+    ring = row(process(0), [])
+    journal = open_writer(path)
+    with journal.transaction() as transaction:
+        transaction.put_ring(ring)
+        for second in range(60):
+            times = [began_ns + second * SECOND_NS + n for n in range(3)]
+            lines = [(2, second * 1000 + n, encode([at, INFO, f"{second}.{n}"])) for n, at in enumerate(times)]
+            transaction.append(ring.span_id, lines, OFFSET_NS + (set_ns if second >= turned else 0), bulk=False)
+    journal.close()
+    source = JournalSource(path)
+    end_ns = OFFSET_NS + set_ns + began_ns + 60 * SECOND_NS
+    found = source.records(TRACE, Window(end_ns - 30 * SECOND_NS, end_ns))
+    source.close()
+    assert [record.body for record in found] == [f"{second}.{n}" for second in range(30, 60) for n in range(3)]
+    assert all(end_ns - 30 * SECOND_NS <= record.time_ns < end_ns for record in found)

@@ -31,6 +31,9 @@ LONGEST_NS: Final = 10_000_000_000
 LARGEST_BYTES: Final = 1 << 18
 """No chunk holds more payload than this (but one frame always fits)."""
 
+STEP_NS: Final = 100_000_000
+"""A wall clock that moved by more than this against the monotonic one was set: `clock` notes each such setting of a boot."""
+
 KIND_BITS: Final[dict[Kind, int]] = {"log": 1, "span": 2, "sample": 4, "event": 8}
 ALL_KINDS: Final = 15
 INCIDENT_FLAG: Final = 1
@@ -50,6 +53,7 @@ CREATE INDEX chunk_time ON chunk (first_ns, last_ns, ring, bulk, kinds);
 CREATE INDEX chunk_ring ON chunk (ring, bulk, position);
 CREATE INDEX chunk_flags ON chunk (flags) WHERE flags != 0;
 CREATE TABLE cursor (consumer TEXT PRIMARY KEY, chunk INTEGER NOT NULL, position INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE clock (id INTEGER PRIMARY KEY, boot_id TEXT NOT NULL, offset_ns INTEGER NOT NULL);
 CREATE TABLE dropped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {FORMAT};

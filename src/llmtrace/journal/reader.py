@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 from ..record import Kind
 from . import rows
 from .errors import mapped
-from .format import Chunk, RingRow, kinds_mask, storable
+from .format import STEP_NS, Chunk, RingRow, kinds_mask, storable
 from .opening import open_reader
 from .retention import window_start
 
@@ -48,10 +49,25 @@ class JournalReader:
         with self._reading() as connection:
             return rows.read_rings(connection)
 
+    def clock_settings(self) -> dict[str, list[int]]:
+        """Boot id -> wall minus monotonic clock at its start and after each time that the clock was set, in that order."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        with self._reading() as connection:
+            for boot_id, offset_ns in connection.execute("SELECT boot_id, offset_ns FROM clock ORDER BY id"):
+                found[boot_id].append(offset_ns)
+        return dict(found)
+
     def chunks_between(
-        self, start_ns: int, end_ns: int, spans: Collection[str] | None = None, bulk: bool | None = None, kinds: Collection[Kind] | None = None
+        self,
+        start_ns: int,
+        end_ns: int,
+        spans: Collection[str] | None = None,
+        bulk: bool | None = None,
+        kinds: Collection[Kind] | None = None,
+        offset_ns: int | None = None,
     ) -> list[Chunk]:
-        """Chunks that hold records emitted in [start_ns, end_ns), by their first one; of some rings, and kinds, where given.
+        """Chunks that hold records emitted in [start_ns, end_ns), by their first one; of some rings, kinds, and one setting of
+        the clock, where given.
 
         A chunk may hold others as well: the caller looks at each record.
         """
@@ -64,6 +80,9 @@ class JournalReader:
             conditions += f" AND c.bulk = {int(bulk)}"
         if kinds is not None:
             conditions += f" AND c.kinds & {kinds_mask(kinds)}"
+        if offset_ns is not None:
+            conditions += " AND c.offset_ns BETWEEN ? AND ?"
+            values += [offset_ns - STEP_NS, offset_ns + STEP_NS]
         with self._reading() as connection:
             return [rows.chunk_of(row) for row in connection.execute(f"{rows.chunks_by('chunk_time')} WHERE {conditions} ORDER BY c.first_ns, c.id", values)]
 

@@ -31,6 +31,10 @@ INSERT_RING: Final = (
 )
 
 
+CLOCK_OF_RING: Final = "SELECT r.boot_id, (SELECT offset_ns FROM clock k WHERE k.boot_id = r.boot_id ORDER BY k.id DESC LIMIT 1) FROM ring r WHERE r.id = ?"
+"""The boot of a ring, and the clock's offset noted last in it."""
+
+
 def ring_values(row: RingRow) -> list[Any]:
     """Identity, number of parts and the plain columns, in the order of the two statements."""
     return [_encode(row.identity), len(row.description), *[getattr(row, name) for name in RING_FIELDS]]

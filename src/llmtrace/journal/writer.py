@@ -15,7 +15,7 @@ from ..names import GENERAL, INCIDENT
 from ..record import FATAL
 from . import retention, rows
 from .errors import JournalError, mapped, mapped_files
-from .format import ALL_KINDS, DERIVED, INCIDENT_FLAG, KIND_BITS, Chunk, Frame, RingRow, pack, pieces, storable
+from .format import ALL_KINDS, DERIVED, INCIDENT_FLAG, KIND_BITS, STEP_NS, Chunk, Frame, RingRow, pack, pieces, storable
 from .opening import BUSY_S, aside_path, bytes_of, file_id, free_bytes, journal_bytes, open_writer, pragma, remove, set_aside
 
 MINIMUM_BYTES: Final = 32 << 20
@@ -68,6 +68,8 @@ class Transaction:
         """
         ring = self._ring(span_id)
         chunk = 0
+        if frames:
+            self._note_clock(ring, offset_ns)
         for piece in pieces(frames) if frames else ():
             first_ns, last_ns = storable(piece.first_ns + offset_ns), storable(piece.last_ns + offset_ns)
             start_ns = first_ns if earliest_start_ns is None else min(storable(earliest_start_ns), first_ns)
@@ -94,6 +96,12 @@ class Transaction:
 
     def count_drop(self, reason: str, number: int) -> None:
         retention.count_drop(self.connection, reason, number)
+
+    def _note_clock(self, ring: int, offset_ns: int) -> None:
+        """A wall clock that was set is noted once, so that a reader can bring one boot's records into one order."""
+        boot_id, before = self.connection.execute(rows.CLOCK_OF_RING, (ring,)).fetchone()
+        if before is None or abs(before - offset_ns) > STEP_NS:
+            self.connection.execute("INSERT INTO clock (boot_id, offset_ns) VALUES (?, ?)", (boot_id, offset_ns))
 
     def _ring(self, span_id: str) -> int:
         found = self.connection.execute("SELECT id FROM ring WHERE span_id = ?", (span_id,)).fetchone()

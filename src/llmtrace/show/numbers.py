@@ -114,7 +114,8 @@ def _block(value: float | None, least: float, most: float) -> str:
         return " "
     if not math.isfinite(value):
         return "?"
-    return BLOCKS[3] if most <= least else BLOCKS[min(7, int((value - least) / (most - least) * 8))]
+    span = most / 2 - least / 2  # halves: the difference of two huge numbers is no number
+    return BLOCKS[3] if span <= 0 else BLOCKS[min(7, int((value / 2 - least / 2) / span * 8))]
 
 
 def _comparison(speaker: Standing, story: Story) -> Sequence[Text] | None:

@@ -19,6 +19,7 @@ from ..incidents import latest
 from ..journal import Chunk, Frame, JournalReader, RingRow
 from ..names import GENERAL, INCIDENT
 from ..record import Identity, Incident, Kind, Process, Record, Window
+from .set_clock import chunks_in_order
 
 EVER_NS = 1 << 63
 UNDECODABLE = (msgspec.MsgspecError, IndexError, TypeError, ValueError)
@@ -62,7 +63,7 @@ class JournalSource:
     def records(self, trace_id: str, window: Window, *, kinds: Collection[Kind] | None = None, rank: int | None = None) -> list[Record]:
         rings = {r.row.span_id: r for r in self._rings() if r.identity.trace_id == trace_id and rank in (None, r.identity.rank)}
         with _without_collection():
-            found = self._decoded(self._reader.chunks_between(window.start_ns, window.end_ns, rings.keys(), None, kinds), rings, window, kinds)
+            found = self._decoded(chunks_in_order(self._reader, window, rings, kinds), rings, window, kinds)
         return sorted(found, key=attrgetter("time_ns"))
 
     def last_time_ns(self, trace_id: str) -> int | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
 from .guard import guard
 
 Origin = Literal["argument", "environment", "llmtrace.toml", "default"]
+
+HEX_DIGITS: Final = frozenset("0123456789abcdef")
+LARGEST_RING_BYTES: Final = 1 << 30
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -70,13 +73,22 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 def trace_id(text: str) -> str:
     """32 hex digits, not all zero (W3C trace context)."""
     text = text.strip().lower()
-    if len(text) != 32 or int(text, 16) == 0:
+    if len(text) != 32 or not set(text) <= HEX_DIGITS or int(text, 16) == 0:  # int() alone takes 0x, _, + and digits of other scripts
         raise ValueError("allowed: 32 hex digits, not all 0")
     return text
 
 
 def text(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("allowed: text without NUL")
     return value.strip()
+
+
+def ring_size(text: str) -> int:
+    """Bytes of a ring. Its memory is taken at once, so a slip in the unit must not take the machine's."""
+    if (value := size(text)) > LARGEST_RING_BYTES:
+        raise ValueError("allowed: at most 1G")
+    return value
 
 
 SETTINGS: Final = (
@@ -92,7 +104,7 @@ SETTINGS: Final = (
     Setting("workload", ("LLMTRACE_WORKLOAD",), one_of("train", "finetune", "inference"), "train", "train, finetune or inference"),
     Setting("env", ("LLMTRACE_ENV",), text, "", "production, staging, ..."),
     Setting("disable", ("LLMTRACE_DISABLE",), words, (), "instruments to leave out, by name"),
-    Setting("ring_bytes", ("LLMTRACE_RING_BYTES",), size, 4 << 20, "bytes of a rank's ring"),
+    Setting("ring_bytes", ("LLMTRACE_RING_BYTES",), ring_size, 4 << 20, "bytes of a rank's ring, at most 1G"),
     Setting("journal_bytes", ("LLMTRACE_JOURNAL_BYTES",), size, 4 << 30, "the journal's bound; the oldest goes first"),
     Setting("journal_age_s", ("LLMTRACE_JOURNAL_AGE",), seconds, 14 * 86400.0, "how old records may grow in the journal"),
     Setting("strict", ("LLMTRACE_STRICT",), switch, False, "raise llmtrace's own errors instead of counting them"),
@@ -184,7 +196,11 @@ def read_file(path: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         guard.warn(f"{path} is ignored: {error}")
         return {}
-    return found.get("llmtrace", found)
+    table = found.get("llmtrace", found)
+    if not isinstance(table, dict):
+        guard.warn(f"{path} is ignored: llmtrace is no table in it")
+        return {}
+    return cast("dict[str, Any]", table)
 
 
 def as_environment(config: Config) -> dict[str, str]:

@@ -13,6 +13,9 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
+LONGEST_WARNING = 1000
+"""Characters of one line on stderr: what it quotes (an environment variable, an error) may be of any length."""
+
 
 class Guard:
     """Counts our own errors by place; `warn` and the first error of a place are written to stderr once."""
@@ -28,11 +31,13 @@ class Guard:
         self.errors[place] += 1
         if self.errors[place] == 1 and not getattr(self._busy, "on", False):
             self._busy.on = True
-            self.warn(f"{place} failed and is left out from here on where it fails: {type(error).__name__}: {error}")
+            said = tried(str, error, otherwise="(its own text fails)")
+            self.warn(f"{place} failed and is left out from here on where it fails: {type(error).__name__}: {said}")
             self._busy.on = False
 
     def warn(self, text: str) -> None:
         """One line on stderr, each text once. Never through logging: that line would come back to us."""
+        text = text if len(text) <= LONGEST_WARNING else f"{text[:LONGEST_WARNING]}... [{len(text)} characters]"
         if text in self.warnings:
             return
         self.warnings.append(text)
@@ -82,3 +87,11 @@ def shielded(function: Callable[P, R]) -> Callable[P, R | None]:
 def shield(place: str) -> Shield:
     """The same for a stretch of code."""
     return Shield(guard, place)
+
+
+def tried(function: Callable[..., R], *args: object, otherwise: R) -> R:
+    """`function(*args)`, or `otherwise` where it raises: for code of the user's that we run (`str` of an object), whose error is not ours to count."""
+    try:
+        return function(*args)
+    except Exception:
+        return otherwise

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -42,11 +42,23 @@ def node_span_id(trace: str, node: str) -> str:
 
 
 def number(environ: Mapping[str, str], *names: str) -> int | None:
-    """The first of these variables that holds a whole number not below 0."""
+    """The first of these variables that holds a whole number not below 0, of nine digits at most: ranks and counts are no longer."""
     for name in names:
-        if (text := environ.get(name, "").strip()).isdecimal():
+        if (text := environ.get(name, "").strip()).isdecimal() and len(text) <= 9:
             return int(text)
     return None
+
+
+def told(text: str) -> str:
+    """A text from outside as an identity may hold it: what is not UTF-8 written out, and no longer than TOLD_BYTES.
+
+    The identity must fit into the ring's description, a child's of 4 KiB too: without it nothing in the ring can be read.
+    """
+    plain = text.replace("\0", "").encode("utf-8", "backslashreplace")
+    return plain[:TOLD_BYTES].decode("utf-8", "ignore")
+
+
+TOLD_BYTES: Final = 200
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -164,7 +176,7 @@ def launch_trace(launch: str) -> str:
 
 
 def node_name(config: Config) -> str:
-    return config.node or os.uname().nodename
+    return told(config.node or os.uname().nodename)
 
 
 def launch_key(config: Config, environ: Mapping[str, str]) -> str:
@@ -201,7 +213,7 @@ def job_name(config: Config, environ: Mapping[str, str], command: str = "") -> s
     """The job's name for people: the setting, else the scheduler's, else the name of the program."""
     scheduler = environ.get("SLURM_JOB_NAME") or resource(environ, "k8s.job.name")
     program = os.path.basename(command).removesuffix(".py")
-    return config.job or scheduler or ("" if program in ("-c", "-m", "-", "") else program)
+    return told(config.job or scheduler or ("" if program in ("-c", "-m", "-", "") else program))
 
 
 def facts(config: Config, environ: Mapping[str, str], *, command: str = "") -> Identity:
@@ -221,9 +233,9 @@ def facts(config: Config, environ: Mapping[str, str], *, command: str = "") -> I
         attempt=attempt_known(config, environ),
         pid=os.getpid(),
         launch=digest(key, 16) if (key := launch_key(config, environ)) else "",
-        env=config.env,
-        team=config.team,
-        model=config.model,
+        env=told(config.env),
+        team=told(config.team),
+        model=told(config.model),
         workload=config.workload,
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from llmtrace.clock import monotonic_ns
 from llmtrace.guard import guard
 from llmtrace.rank.instruments import memory, metrics
 from tests.support.recorder import Recorder
@@ -33,7 +34,7 @@ def test_memory_is_sampled_once_a_second_however_fast_the_steps(recorder: Record
     monkeypatch.setattr(memory, "monotonic_ns", lambda: now)
     recorder.install(memory.instrument)
     for step in range(50):
-        recorder.tracer.step_done(step)
+        recorder.tracer.step_done(step, monotonic_ns())
         now += 100_000_000
     assert [record.step for record in recorder.records("llmtrace.memory")] == [0, 10, 20, 30, 40]
 
@@ -120,13 +121,13 @@ def test_a_number_on_a_device_is_written_when_its_copy_has_arrived(recorder: Rec
     recorder.install(metrics.instrument)
     recorder.tracer.publish("metric", "loss", first, 1)
     recorder.tracer.publish("metric", "loss", second, 2)
-    recorder.tracer.step_done(2)
+    recorder.tracer.step_done(2, monotonic_ns())
     assert values(recorder) == []
     first.done = True
-    recorder.tracer.step_done(3)
+    recorder.tracer.step_done(3, monotonic_ns())
     assert values(recorder) == [(1, "loss", 0.25)]
     second.done = True
-    recorder.tracer.step_done(4)
+    recorder.tracer.step_done(4, monotonic_ns())
     assert values(recorder) == [(1, "loss", 0.25), (2, "loss", 0.75)]
 
 

@@ -99,9 +99,10 @@ def test_a_plain_loop_has_all_four_phases_from_the_first_step_on(recorder: Recor
     assert_exclusive(found(recorder))
 
 
-def test_accumulated_micro_batches_are_one_step_and_signs_of_life(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    alive: list[int | None] = []
-    monkeypatch.setattr(recorder.tracer, "progress", lambda: alive.append(recorder.tracer.steps.current))
+def test_accumulated_micro_batches_are_one_step_and_signs_of_life(recorder: Recorder) -> None:
+    backward = recorder.tracer.steps.phase_names()
+    seen: list[tuple[int, str]] = []
+    recorder.tracer.cell.progress = lambda step, phase, _now_ns: seen.append((step, backward.get(phase, "")))
     net = model()
     optimizer = Slow(net.parameters(), lr=0.01)
     for place, batch in enumerate(loader()):
@@ -111,7 +112,7 @@ def test_accumulated_micro_batches_are_one_step_and_signs_of_life(recorder: Reco
             optimizer.zero_grad()
     assert [record.step for record in found(recorder)] == [0, 1]
     assert all(ms(record)["forward"] >= 40 and ms(record)["backward"] >= 60 for record in found(recorder))
-    assert alive == [0, 0, 1, 1]
+    assert [step for step, phase in seen if phase == "backward"] == [0, 0, 1, 1]
     assert_exclusive(found(recorder))
 
 
@@ -314,7 +315,7 @@ def test_ddp_shows_its_own_forward(recorder: Recorder, tmp_path: Any) -> None:
 
 def test_where_the_program_is_shows_in_the_ring(recorder: Recorder) -> None:
     seen: list[tuple[int, int]] = []
-    recorder.tracer.show_progress = lambda step, phase: seen.append((step, phase))  # type: ignore[method-assign]
+    recorder.tracer.cell.progress = lambda step, phase, _now_ns: seen.append((step, phase))
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     for batch in loader():

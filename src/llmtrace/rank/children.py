@@ -121,9 +121,14 @@ class LazyRing:
         except IndexError:
             self._drain()
             return
-        with shield("ring of a child"):
-            self._make()
-        self._open = True
+        cell = self._runtime.tracer.cell
+        try:
+            with shield("ring of a child"):
+                self._make()
+        finally:
+            if cell.append == self.append:  # no ring came of it: nothing may come back here for ever
+                cell.fill(None)
+            self._open = True
         self._drain()
 
     def _make(self) -> None:

@@ -113,14 +113,13 @@ class Fit:
         self.write_numbers(trainer)
 
     def _open_gap(self) -> None:
-        times = self._steps._times
-        self._gap_since_ns, self._waited_ns, self._charged_ns = monotonic_ns(), times.get("data_wait", 0), sum(times.values())
+        steps = self._steps
+        self._gap_since_ns, self._waited_ns, self._charged_ns = monotonic_ns(), steps.spent_ns("data_wait"), steps.accounted_ns
 
     def _close_gap(self) -> None:
         """A loader that is not torch's shows no wait of its own: then it is the time between two batches, less the phases in it."""
-        times = self._steps._times
-        if times.get("data_wait", 0) == self._waited_ns:
-            inside_ns = sum(times.values()) - self._charged_ns
+        if self._steps.spent_ns("data_wait") == self._waited_ns:
+            inside_ns = self._steps.accounted_ns - self._charged_ns
             self._steps.add("data_wait", max(0, monotonic_ns() - self._gap_since_ns - inside_ns))
 
     def write_numbers(self, trainer: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from importlib import import_module
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from .instrument import Undo
 from .runs import Runs
 from .tracer import Tracer
 
+ENDED_IN_MEMORY: Final = 8
 STARTING_NS: Final = 1_000_000_000
 """An agent that we started a moment ago may not hold its lock yet: it is not started twice."""
 
@@ -88,8 +90,21 @@ class Runtime:
         if self._undo is not None:
             self._undo()
         self.tracer.watch = None
+        writer = self.tracer.cell.writer
         self.tracer.cell.fill(None)
         children.withdraw()
+        if writer is not None and writer.path is None:
+            keep_open(writer)
+
+
+_ended_in_memory: Final[deque[RingWriter]] = deque()
+
+
+def keep_open(writer: RingWriter) -> None:
+    """A memory file goes with its descriptor, and an agent comes in through it: the last few stay, however often a program starts and stops."""
+    _ended_in_memory.append(writer)
+    while len(_ended_in_memory) > ENDED_IN_MEMORY:
+        _ended_in_memory.popleft().disown()
 
 
 class Host:
@@ -100,7 +115,8 @@ class Host:
         self.runs = Runs()
         self.last: Identity | None = None
         self.hooked = False
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Re-entrant: a signal handler that calls stop, or starts, may have interrupted either."""
         self.exception_at_start: object = None
         self.exit_error: BaseException | None = None
 
@@ -113,6 +129,8 @@ class Host:
         if switched_off():
             return None
         config = resolve(arguments)
+        if config.enabled is False:
+            return None
         guard.strict = guard.strict or config.strict
         with self.lock:
             if self.runtime is not None:
@@ -131,9 +149,15 @@ class Host:
     def _begin(self, config: Config) -> None:
         import_module(".trace", __package__)  # wholly there before a signal handler may want a name of it
         self._hook()
-        runtime = Runtime(config, first_identity(config, self.last, self.runs.number + 1), self.runs)
-        self.runtime = runtime
-        runtime.begin()
+        self.runtime = runtime = Runtime(config, first_identity(config, self.last, self.runs.number + 1), self.runs)
+        whole = False
+        try:
+            runtime.begin()
+            whole = True
+        finally:
+            if not whole:  # half of it on would say that this process is traced, and record nothing
+                self.runtime = None
+                runtime.close()
         agreement.agree(runtime.tracer)
 
     def _hook(self) -> None:
@@ -153,24 +177,32 @@ class Host:
     def leave(self, runtime: Runtime, error: BaseException | None, seen_by: str = "trace") -> None:
         """The traced function, or fit, has ended, by an exception or not."""
         failed = error is not None and not is_success(error)
-        if error is not None and failed and "failures" not in runtime.config.disable:
-            from .instruments import failures
-
-            failures.report(runtime.tracer, error, seen_by)
+        if error is not None:
+            self.saw(runtime, error, seen_by)
         self.runs.end(runtime.tracer, failed=failed)
         self.exit_error = error if isinstance(error, SystemExit) and failed else None
         if runtime is self.runtime:
             runtime.ensure_agent()
 
+    def saw(self, runtime: Runtime, error: BaseException, seen_by: str) -> None:
+        """An exception leaves a traced function, or fit: its failure record, unless it is a success or was recorded already."""
+        if not is_success(error) and "failures" not in runtime.config.disable:
+            from .instruments import failures
+
+            failures.report(runtime.tracer, error, seen_by)
+
     def stop(self) -> None:
-        """Leave once; the last one turns tracing off."""
+        """Leave once, and the run that the start began; the last one turns tracing off."""
         with self.lock:
             if (runtime := self.runtime) is None:
                 return
             runtime.starts -= 1
-            if runtime.starts > 0:
-                return
-            self.runtime = None
+            if runtime.starts == 0:
+                self.runtime = None
+        if self.runtime is runtime:
+            with shield("stop"):
+                self.runs.end(runtime.tracer, failed=False)
+            return
         with shield("stop"):
             while self.runs.depth:
                 self.runs.end(runtime.tracer, failed=False)
@@ -198,7 +230,7 @@ class Host:
     @shielded
     def after_fork(self) -> None:
         """In a forked child: nothing of the parent's is touched, and a ring of its own is made at the first record."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         if self.runtime is not None:
             children.adopt(self.runtime)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-import time
+from threading import get_ident
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from ..names import PHASES
@@ -28,6 +28,7 @@ class Steps:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
+        self._cell = tracer.cell
         self._phases: dict[str, int] = {name: place for place, name in enumerate(PHASES, 1)}
         self.reset()
 
@@ -39,11 +40,14 @@ class Steps:
         self._next = 0
         self._shown = -1
         self._thread = 0
-        self._since_ns = 0
+        self.since_ns = 0
+        """When a phase was entered or left, or a step ended, last."""
         self._boundary_ns = 0
         self._left_ns = 0
         self._stack: list[str] = []
         self._times: dict[str, int] = {}
+        self.accounted_ns = 0
+        """All the time that phases have been charged with, over all steps of the run."""
 
     def stop(self, *, failed: bool) -> None:
         """The run is over: a step that an exception broke off does not end as one. Where it stood stays in the progress word."""
@@ -55,7 +59,7 @@ class Steps:
     def left(self) -> None:
         """The loop was left within a step: by `break`, and then the step counts, or by an exception. What follows tells."""
         if self.current is not None and not self._foreign():
-            self._left_ns = time.monotonic_ns()
+            self._left_ns = monotonic_ns()
 
     def _settle(self) -> None:
         if self._left_ns:
@@ -69,31 +73,50 @@ class Steps:
         return self.driver == driver
 
     def _foreign(self) -> bool:
-        ident = threading.get_ident()
+        ident = get_ident()
         if not self._thread:
             self._thread = ident
         return self._thread != ident
 
+    # enter, leave and roll run several times a step: what they do stands in them, not in calls
+
     def enter(self, phase: str) -> None:
         """Begin a phase; the one that runs is paused."""
-        if self._foreign():
+        if get_ident() != self._thread and self._foreign():
             return
-        self._settle()
-        self._charge()
-        self._stack.append(phase)
-        self.show()
+        if self._left_ns:
+            self._settle()
+        now, stack, times = monotonic_ns(), self._stack, self._times
+        if stack:
+            spent = now - self.since_ns
+            times[stack[-1]] += spent
+            self.accounted_ns += spent
+        if phase not in times:
+            times[phase] = 0
+        stack.append(phase)
+        self.since_ns = now
+        self._cell.progress(self._shown, self._phases.get(phase) or self._number_of(phase), now)
 
     def leave(self) -> None:
         """End the phase entered last; the one around it goes on."""
-        if self._foreign() or not self._stack:
+        stack = self._stack
+        if not stack or (get_ident() != self._thread and self._foreign()):
             return
-        self._charge()
-        self._stack.pop()
-        self.show()
+        now = monotonic_ns()
+        spent = now - self.since_ns
+        self._times[stack.pop()] += spent
+        self.accounted_ns += spent
+        self.since_ns = now
+        self._cell.progress(self._shown, self._phases.get(stack[-1], 0) if stack else 0, now)
 
     def add(self, phase: str, ns: int) -> None:
         """Time of a phase that became known afterwards; it is taken from no other phase."""
         self._times[phase] = self._times.get(phase, 0) + ns
+        self.accounted_ns += ns
+
+    def spent_ns(self, phase: str) -> int:
+        """How long a phase has taken so far in this step, without what runs now."""
+        return self._times.get(phase, 0)
 
     @property
     def phase(self) -> str:
@@ -106,38 +129,43 @@ class Steps:
             return
         self._settle()
         if not self._boundary_ns:
-            self._boundary_ns = time.monotonic_ns()
+            self._boundary_ns = monotonic_ns()
         self._shown = self.current = self._next if number is None else number
         self.show()
 
     def end(self, samples: int | None = None, tokens: int | None = None) -> None:
         """The step ends: one llmtrace.step record, its duration counted since the last end, else since its begin."""
-        if self._foreign():
-            return
-        self._charge()
-        self._finish(self._since_ns, samples, tokens)
+        if not self._foreign():
+            self._finish(self._charge(), samples, tokens)
 
-    def _finish(self, now: int, samples: int | None, tokens: int | None) -> None:
+    def roll(self) -> None:
+        """The step ends and the next begins at the same moment."""
+        if not self._foreign():
+            self._finish(self._charge(), None, None, self._next + 1 if self.current is None else self.current + 1)
+
+    def _finish(self, now: int, samples: int | None, tokens: int | None, following: int | None = None) -> None:
         number = self._next if self.current is None else self.current
-        duration_ns = now - (self._boundary_ns or now)
-        times, self._times = self._times, {}
-        self._tracer.emit_step(now, number, duration_ns, times, samples, tokens)
-        self.last, self._boundary_ns, self._next, self._shown, self.current = number, now, number + 1, number, None
+        times, self._times = self._times, dict.fromkeys(self._stack, 0)
+        self._tracer.emit_step(now, number, now - (self._boundary_ns or now), times, samples, tokens)
+        self.last, self._boundary_ns, self._next, self.current = number, now, number + 1, following
+        self._shown = number if following is None else following
         self.show()
-        self._tracer.step_done(number)
+        self._tracer.step_done(number, now)
 
-    def _charge(self) -> None:
-        now = time.monotonic_ns()
+    def _charge(self) -> int:
+        """What runs now is charged with its time so far; gives the time."""
+        now = monotonic_ns()
         if self._stack:
-            phase = self._stack[-1]
-            self._times[phase] = self._times.get(phase, 0) + now - self._since_ns
-        self._since_ns = now
+            self._times[self._stack[-1]] += now - self.since_ns
+            self.accounted_ns += now - self.since_ns
+        self.since_ns = now
+        return now
 
     def show(self) -> None:
         """Write the progress word again: the process is alive, here."""
-        self._tracer.show_progress(self._shown, self._phase_number(self._stack[-1]) if self._stack else 0)
+        self._cell.progress(self._shown, self._number_of(self._stack[-1]) if self._stack else 0, monotonic_ns())
 
-    def _phase_number(self, phase: str) -> int:
+    def _number_of(self, phase: str) -> int:
         found = self._phases.get(phase)
         if found is None:
             if len(self._phases) >= MOST_PHASES:

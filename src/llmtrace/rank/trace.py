@@ -6,11 +6,12 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..config import resolve
-from ..guard import shield, shielded
+from ..guard import shield, shielded, tried
 from ..names import PHASES
 from ..record import Identity
 from .runtime import Runtime, host
@@ -20,6 +21,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 PHASE: Final = "llmtrace.phase"
+LONGEST_PHASE: Final = 60
+"""Characters of a phase's name: 200 of them fit into the ring's description beside what has to be there."""
 
 
 @overload
@@ -39,6 +42,8 @@ def trace(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any
 
 
 def _decorate(settings: dict[str, Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    if isinstance(function, (staticmethod, classmethod)):
+        return _decorate_method(settings, cast("Any", function))
     plain = inspect.unwrap(function) if callable(function) else function
     while isinstance(plain, functools.partial):
         plain = cast("functools.partial[Any]", plain).func
@@ -53,6 +58,11 @@ def _decorate(settings: dict[str, Any], function: Callable[..., Any]) -> Callabl
             return function(*args, **kwargs)
 
     return call
+
+
+def _decorate_method(settings: dict[str, Any], method: Any) -> Any:
+    """`@trace` above `@staticmethod` or `@classmethod`: what lies under it is traced, and it stays the kind of method that it was."""
+    return type(method)(_decorate(settings, method.__func__))
 
 
 def _traced_coroutine(settings: dict[str, Any], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,23 +82,41 @@ def _kind(thing: object) -> str:
     return f"{thing!r}"
 
 
-class Scope:
-    """One call of a traced function. It sees the exception that leaves it, and never changes it."""
+_inside: Final[ContextVar[Runtime | None]] = ContextVar("llmtrace.trace", default=None)
 
-    __slots__ = ("_runtime", "_settings")
+
+class Scope:
+    """One call of a traced function. It sees the exception that leaves it, and never changes it.
+
+    Only the outermost one of a thread or task enters and leaves the run: one within may be where the stack ends (RecursionError),
+    and then neither of the two can be done.
+    """
+
+    __slots__ = ("_joined", "_runtime", "_settings")
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
         self._runtime: Runtime | None = None
+        self._joined = False
 
     def __enter__(self) -> None:
         with shield("trace"):
+            around = _inside.get()
+            if around is not None and around is host.runtime:
+                self._runtime, self._joined = around, True
+                return
             self._runtime = host.enter(self._settings)
+            _inside.set(self._runtime)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._runtime is not None:
-            with shield("trace"):
+        if self._runtime is None:
+            return
+        with shield("trace"):
+            if not self._joined:
+                _inside.set(None)
                 host.leave(self._runtime, error)
+            elif error is not None:
+                host.saw(self._runtime, error, "trace")
 
 
 class steps(Generic[T]):  # noqa: N801 - used like a function: `for batch in llmtrace.steps(loader)`
@@ -168,7 +196,7 @@ class phase:  # noqa: N801 - used like a function: `with llmtrace.phase("eval")`
     __slots__ = ("_name", "_since_ns", "_steps")
 
     def __init__(self, name: str) -> None:
-        self._name = str(name)
+        self._name = tried(str, name, otherwise="?")[:LONGEST_PHASE]
         self._since_ns = 0
         self._steps: Any = None
 
@@ -197,7 +225,7 @@ def event(name: str, /, **attributes: object) -> None:
     Attributes are str, int, float or bool; a one-element CPU tensor becomes its number, other objects their description.
     """
     if (tracer := host.tracer) is not None:
-        tracer.emit(name, attributes=attributes)
+        tracer.emit(tried(str, name, otherwise="?"), attributes=attributes)
 
 
 def current() -> Identity | None:

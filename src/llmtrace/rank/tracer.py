@@ -31,6 +31,7 @@ TICK_NS: Final = 1_000_000_000
 STEP_SCHEMA: Final = next(schema for schema in SCHEMAS if schema.name == STEP)
 
 Append = Callable[[int, bytes], None]
+Progress = Callable[[int, int, int], None]
 Callback = Callable[..., None]
 
 
@@ -38,19 +39,25 @@ def ignore(_kind: int, _payload: bytes) -> None:
     """Where records go while there is no ring, or emission is switched off."""
 
 
+def ignore_progress(_step: int, _phase: int, _now_ns: int) -> None:
+    """Where progress goes while there is no ring."""
+
+
 class Cell:
     """The one mutable cell between emitters and the ring: fork, stop and `llmtrace off` exchange what is in it."""
 
-    __slots__ = ("append", "frame_cap", "writer")
+    __slots__ = ("append", "frame_cap", "progress", "writer")
 
     def __init__(self) -> None:
         self.append: Append = ignore
+        self.progress: Progress = ignore_progress
         self.frame_cap = 1 << 16
         self.writer: RingWriter | None = None
 
     def fill(self, writer: RingWriter | None) -> None:
         self.writer = writer
         self.append = ignore if writer is None else writer.append
+        self.progress = ignore_progress if writer is None else writer.progress
         self.frame_cap = 1 << 16 if writer is None else writer.frame_cap
 
 
@@ -84,6 +91,7 @@ class Tracer:
         self.watch: Callback | None = None
         """Called about once a second from steps and log lines: the runtime looks after its agent there."""
         self._next_tick_ns = 0
+        self._on_step: tuple[Callback, ...] = ()
         self._listeners: dict[str, list[Callback]] = {}
         self.steps = Steps(self)
 
@@ -180,16 +188,12 @@ class Tracer:
         attributes |= {"llmtrace.step.samples": samples, "llmtrace.step.tokens": tokens}
         self.emit(STEP, kind="span", step=number, duration_ns=duration_ns, attributes=attributes, time_ns=time_ns)
 
-    def step_done(self, number: int) -> None:
+    def step_done(self, number: int, now_ns: int) -> None:
         """Tell those who asked that a step has ended."""
-        for callback in self._listeners.get("step", ()):
-            with shield("on_step"):
-                callback(number)
-        self.tick()
-
-    def show_progress(self, step: int, phase: int) -> None:
-        if (writer := self.cell.writer) is not None:
-            writer.progress(step, phase)
+        for callback in self._on_step:
+            callback(number)
+        if now_ns >= self._next_tick_ns:
+            self.tick()
 
     def progress(self) -> None:
         """A sign of life that is no step: a micro-batch, a collective whose end was seen."""
@@ -218,7 +222,13 @@ class Tracer:
 
     def on_step(self, callback: Callable[[int], None]) -> Undo:
         """Have `callback(number)` called after each step record, in the thread that trains."""
-        return self.subscribe("step", callback)
+        called = shielded(callback)
+        self._on_step = (*self._on_step, called)
+
+        def undo() -> None:
+            self._on_step = tuple(other for other in self._on_step if other is not called)
+
+        return undo
 
     def publish(self, topic: str, *values: object) -> None:
         """What one instrument learns, others hear: `exception` (error, seen by), `group` (process group), ..."""

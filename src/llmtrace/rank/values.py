@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+from ..guard import tried
 from ..record import Value
 
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
@@ -17,6 +18,8 @@ _INT64: Final = 1 << 63
 _TELLING: Final = frozenset({"builtins", "datetime", "decimal", "enum", "fractions", "ipaddress", "pathlib", "uuid"})
 """Modules whose objects say in `str` what they are, at once."""
 LONGEST_DESCRIPTION: Final = 200
+LONGEST_INT_BITS: Final = 10_000
+"""Python refuses to write integers of more than 4,300 digits (14,284 bits)."""
 
 
 def clean_text(text: str) -> str:
@@ -27,13 +30,22 @@ def clean_text(text: str) -> str:
 
 
 def clean_value(value: object) -> Value | None:
-    """What an attribute may hold: str, int, float or bool; None (an absent fact) stays None."""
+    """What an attribute may hold: str, int, float or bool; None (an absent fact) stays None.
+
+    What fails when it is looked at (a proxy without its object, a class that lies about itself) is given by its type's name.
+    """
     if value is None or value is True or value is False:
         return value
+    return tried(_clean, value, otherwise=f"<{type(value).__name__}>")
+
+
+def _clean(value: object) -> Value:
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, int):
-        return int(value) if -_INT64 <= value < 2 * _INT64 else str(int(value))
+        if -_INT64 <= value < 2 * _INT64:
+            return int(value)
+        return str(int(value)) if value.bit_length() <= LONGEST_INT_BITS else f"<int of {value.bit_length()} bits>"
     if isinstance(value, float):
         return float(value)
     return _clean_object(value)
@@ -44,7 +56,7 @@ def clean_attributes(attributes: Mapping[str, object]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for name, value in attributes.items():
         if (clean := clean_value(value)) is not None:
-            found[clean_text(str(name))] = clean
+            found[clean_text(tried(str, name, otherwise="?"))] = clean
     return found
 
 
@@ -87,7 +99,7 @@ def describe(value: object, depth: int = 0) -> str:
         return _short(f"{type(value).__name__}({len(value)}): {inner}")
     if isinstance(value, (bytes, bytearray)):
         return _short(bytes(value[:LONGEST_DESCRIPTION]).decode("utf-8", "backslashreplace"))
-    if type(value).__module__.partition(".")[0] in _TELLING:
+    if str(type(value).__module__).partition(".")[0] in _TELLING:
         return _short(str(value))
     return f"<{type(value).__module__}.{type(value).__qualname__}>"
 

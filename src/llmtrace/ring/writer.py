@@ -204,10 +204,10 @@ class RingWriter:
                 continue
             return
 
-    def progress(self, step: int, phase: int) -> None:
-        """Where the process is, since now: a step (-1: none) and a phase's number, under 65,536."""
+    def progress(self, step: int, phase: int, now_ns: int = 0) -> None:
+        """Where the process is, since `now_ns` (monotonic; else since now): a step (-1: none) and a phase's number, under 65,536."""
         words = self._words
-        words[PROGRESS] = monotonic_ns()
+        words[PROGRESS] = now_ns or monotonic_ns()
         words[PROGRESS + 1] = (step + 1 << 16 | phase) & _WORD
 
     def group(self, slot: int, enqueued: int, completed: int) -> None:

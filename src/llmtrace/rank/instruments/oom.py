@@ -151,7 +151,7 @@ class Watch:
     def on_step(self, _step: int) -> None:
         """Attach the observer as soon as CUDA is in use, and look no more."""
         torch: Any = sys.modules.get("torch")
-        if self._attached or torch is None or not torch.cuda.is_initialized():
+        if self._attached or not getattr(getattr(torch, "cuda", None), "_initialized", False):  # is_initialized() costs a microsecond
             return
         self._attached = True
         attach: Callable[..., Any] | None = getattr(getattr(torch, "_C", None), "_cuda_attach_out_of_memory_observer", None)

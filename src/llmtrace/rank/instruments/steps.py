@@ -54,7 +54,7 @@ class Loop:
     """Follows one loop through its seams and tells the tracer's steps. Only the training thread counts."""
 
     def __init__(self, tracer: Tracer, torch: Any) -> None:
-        self._tracer, self._steps = tracer, tracer.steps
+        self._steps = tracer.steps
         self._hands_off, self._grad_enabled = make_hands_off(torch), torch.is_grad_enabled
         self._lead = Lead()
         self._thread = threading.main_thread().ident
@@ -69,11 +69,11 @@ class Loop:
     def _idle(self) -> None:
         """From here on the time is forward's, in a loop that does not show where its forward is."""
         if not self._has_ddp:
-            self._idle_since_ns, self._charged_ns = monotonic_ns(), sum(self._steps._times.values())
+            self._idle_since_ns, self._charged_ns = self._steps.since_ns, self._steps.accounted_ns
 
     def _charge_forward(self) -> None:
         if self._idle_since_ns and not self._has_ddp and not self._steps.phase:
-            inside_ns = sum(self._steps._times.values()) - self._charged_ns
+            inside_ns = self._steps.accounted_ns - self._charged_ns
             self._steps.add("forward", max(0, monotonic_ns() - self._idle_since_ns - max(0, inside_ns)))
         self._idle_since_ns = 0
 
@@ -125,7 +125,6 @@ class Loop:
             self._enter_optimizer()
         else:
             self._idle()
-        self._tracer.progress()
 
     def before_optimizer(self, _optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The global pre hook. With a closure it fires before the forward that the closure runs, so the phase begins later."""
@@ -153,8 +152,7 @@ class Loop:
         self._leave_optimizer()
         self._closure = False
         if self._steps.claim("optimizer") and self._lead.concludes(optimizer):
-            self._steps.end()
-            self._steps.begin()
+            self._steps.roll()
         self._idle()
 
     def _enter_optimizer(self) -> None:

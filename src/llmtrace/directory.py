@@ -164,14 +164,18 @@ def existing(paths: Sequence[str], config: Config) -> list[Path]:
     if paths:
         found = [Path(path) for path in paths]
     elif config.dir:
-        found = [Path(config.dir)] if _usable(Path(config.dir)) or _holds_journal(Path(config.dir)) else [default_path(config)]
+        found = [Path(config.dir)] if _usable(Path(config.dir)) or os.path.isfile(Path(config.dir, JOURNAL_NAME)) else [default_path(config)]
     else:
         found = _default_paths(default_path(config).parent)
     return [path for path in dict.fromkeys(found) if _holds_journal(path)]
 
 
 def _holds_journal(path: Path) -> bool:
-    return (path / JOURNAL_NAME).is_file()
+    """Also where we may not look: who opens it is told why it cannot be read."""
+    try:
+        return (path / JOURNAL_NAME).is_file()
+    except OSError:
+        return True
 
 
 def _usable(path: Path) -> bool:

@@ -76,6 +76,8 @@ PROCESS_ACTION: Final = "llmtrace.process.action"
 PROCESS_EXIT_CODE: Final = "llmtrace.process.exit_code"
 PROCESS_SIGNAL: Final = "llmtrace.process.signal"
 PROCESS_ENDING: Final = "llmtrace.process.ending"
+PROCESS_UNSEEN: Final = "llmtrace.process.unseen"
+"""True of a death that nobody saw: its time is the last sign of life, so it came later."""
 PROCESS_COMMAND: Final = "llmtrace.process.command"
 
 OOM_DEVICE: Final = "llmtrace.oom.device"

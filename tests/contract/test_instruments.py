@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import structlog
 import torch
+from opentelemetry import trace
 from torch.optim import optimizer as optimizers
 from torch.utils.data import dataloader
 
@@ -71,6 +72,7 @@ def globals_touched() -> dict[str, object]:
         "proxy": vars(base)["_proxy_to_logger"],
         "optimizer hooks": (tuple(optimizers._global_optimizer_pre_hooks.values()), tuple(optimizers._global_optimizer_post_hooks.values())),
         "descriptors of ours": [target for target in open_files() if target.endswith(("/statm", ".fatal"))],
+        "current span": trace.get_current_span(),
         "faulthandler": faulthandler.is_enabled(),
         "threads": threading.active_count(),
         "signal handlers": tuple(__import__("signal").getsignal(number) for number in (2, 15)),
@@ -106,6 +108,7 @@ EXPECTED: dict[str, Callable[[Recorder], bool]] = {
     "memory": lambda r: len(r.records("llmtrace.memory")) == 1 and int(r.records("llmtrace.memory")[0].attributes["llmtrace.memory.rss_bytes"]) > 1 << 20,
     "metrics": lambda r: [(x.step, x.attributes["llmtrace.metric.value"]) for x in r.records("llmtrace.metric")] == [(2, 0.5)],
     "oom": lambda r: [x.attributes["llmtrace.oom.size_bytes"] for x in r.records("llmtrace.oom")] == [1 << 50],
+    "opentelemetry": lambda r: trace.get_current_span().get_span_context().span_id == int(r.tracer.identity.span_id, 16),
     "distributed": lambda r: r.tracer.identity.world_size == 1 and r.tracer.identity.rank == 0,
 }
 train_losses: list[float] = []

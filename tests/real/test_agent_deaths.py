@@ -144,6 +144,20 @@ def test_an_agent_that_takes_over_goes_on_with_the_incident_of_the_one_before(ll
             assert len(SEEN.incidents()) == 1
 
 
+def test_an_agent_that_takes_over_knows_the_symptoms_that_came_before_the_cause(llmtrace_dirs) -> None:
+    with Rank(0) as victim, Rank(1) as culprit, Rank(2) as late:
+        with agent():
+            until(lambda: len(SEEN.processes()) == 3)
+            victim.tell("fail", "RuntimeError", "[gloo] Connection closed by peer [127.0.0.1]:4711")
+            time.sleep(0.1)
+            culprit.send("kill")
+            until(lambda: [i for i in SEEN.incidents() if i.symptoms == [0]], 3)
+        with agent():
+            late.send("leave", 1)
+            incident = until(lambda: [i for i in SEEN.incidents() if 2 in i.symptoms], 3)[0]
+            assert (incident.culprit.rank, incident.symptoms) == (1, [0, 2])
+
+
 def test_training_that_goes_on_after_a_failure_makes_the_next_one_another_incident(llmtrace_dirs) -> None:
     with Rank(0) as rank, agent():
         rank.tell("step", 5)

@@ -10,6 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from llmtrace.clock import process_start_ticks
+from llmtrace.ring import layout
 from tests.support.agents import Rank, Seen, agent, start_agent, until
 
 SEEN = Seen()
@@ -68,6 +72,19 @@ def test_a_journal_that_is_deleted_under_it_begins_anew_and_detection_goes_on(ll
         rank.popen.wait()
         incident = until(SEEN.incidents, 2)[0]
         assert incident.culprit.rank == 1
+
+
+def test_a_write_ahead_log_that_is_deleted_under_it_costs_nothing(llmtrace_dirs) -> None:
+    with Rank(0) as rank, agent() as process:
+        rank.tell("log", 20)
+        until(lambda: len(SEEN.lines(rank.span_id)) == 20)
+        (llmtrace_dirs.path / "journal.1.sqlite-wal").unlink()
+        rank.tell("log", 20)
+        until(lambda: len(SEEN.lines(rank.span_id)) == 40)
+        rank.tell("end", "clean")
+        rank.send("leave", 0)
+        assert process.wait(timeout=15) == 0
+        assert len(SEEN.lines(rank.span_id)) == 40
 
 
 def test_a_full_disk_harms_no_rank_and_what_still_lies_in_the_ring_arrives_when_there_is_room(llmtrace_dirs) -> None:
@@ -150,6 +167,19 @@ def test_junk_beside_the_rings_disturbs_nobody_and_stays(llmtrace_dirs) -> None:
         assert list((llmtrace_dirs.path / "rings").iterdir()) == []
 
 
+def test_a_link_that_cannot_be_followed_blinds_nobody_and_goes_once_its_process_is_gone(llmtrace_dirs) -> None:
+    with Rank(0) as rank, agent() as process:
+        registry = llmtrace_dirs.path / "rings"
+        for name in (f"{rank.popen.pid}-{process_start_ticks(rank.popen.pid)}-{'a' * 16}", f"{rank.popen.pid}-1-{'b' * 16}"):
+            os.symlink("x" * 300, registry / name)  # neither there nor not there, as /proc/PID/fd of another user is
+        rank.tell("log", 5)
+        until(lambda: len(SEEN.lines(rank.span_id)) == 5)
+        assert [path.name[-1] for path in registry.iterdir()] == ["a"]
+        rank.tell("end", "clean")
+        rank.send("leave", 0)
+        assert process.wait(timeout=15) == 0
+
+
 def test_a_ring_that_turns_bad_stops_no_other(llmtrace_dirs) -> None:
     with Rank(0) as bad, Rank(1) as good, agent() as process:
         until(lambda: len(SEEN.processes()) == 2)
@@ -166,6 +196,35 @@ def test_a_ring_that_turns_bad_stops_no_other(llmtrace_dirs) -> None:
         assert process.wait(timeout=15) == 0
         assert SEEN.process(good.span_id).ending == "clean"
         assert SEEN.process(bad.span_id).ending == "clean"
+
+
+@pytest.mark.parametrize(
+    "damage", [(layout.PID, 1), (layout.PID, 1 << 63), (layout.PROGRESS, 1 << 63), (layout.DESCRIBED, 1 << 40), (layout.STARTED_NS, (1 << 64) - 1)]
+)
+def test_a_ring_whose_header_was_overwritten_stops_no_other(llmtrace_dirs, damage: tuple[int, int]) -> None:
+    word, value = damage
+    with Rank(0) as bad, Rank(1) as good:
+        ring = next(path for path in llmtrace_dirs.rings.rglob("*.ring") if bad.span_id in path.name)
+        with agent() as process:
+            until(lambda: len(SEEN.processes()) == 2)
+            overwrite(ring, word, value)
+            bad.tell("log", 10)
+            good.tell("log", 10)
+            until(lambda: len(SEEN.lines(good.span_id)) == 10)
+            process.kill()
+            process.wait()
+        with agent():  # one that never saw it whole
+            good.tell("log", 10)
+            until(lambda: len(SEEN.lines(good.span_id)) == 20)
+            good.send("kill")
+            assert until(SEEN.incidents)[0].culprit.rank == 1
+
+
+def overwrite(ring: Path, word: int, value: int) -> None:
+    """As a rank's native code does that writes where it must not."""
+    with ring.open("r+b") as stream:
+        stream.seek(8 * word)
+        stream.write(value.to_bytes(8, "little"))
 
 
 def test_a_job_without_a_tmpfs_is_read_from_its_memory_and_its_last_words_after_a_kill(llmtrace_dirs, monkeypatch, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from llmtrace.config import resolve
 from llmtrace.directory import choose
 from llmtrace.frames import Description, Epoch, encode_description
 from llmtrace.record import Identity
-from llmtrace.ring import RingReader, create_ring
+from llmtrace.ring import RingReader, create_ring, layout
 from llmtrace.sources.context import Context
 from tests.conftest import Directories
 from tests.support.contexts import TRACE, exception, hostile, kill
@@ -240,6 +240,34 @@ def test_run_turns_tracing_on_and_the_exit_code_is_the_commands(tmp_path: Path) 
     assert "ermission" in one_line(cli("run", str(tmp_path)), 126)
 
 
+def test_run_with_an_option_that_it_does_not_have_is_bad_usage(tmp_path: Path) -> None:
+    assert "--bogus: there is no such option" in one_line(cli("run", "--bogus", "true"), 2)
+
+
+def test_a_service_for_a_folder_that_cannot_be_used_does_not_serve_another(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = cli("agent", "--dir", str(tmp_path / "file"))
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"cannot hold the journal" in done.stderr
+
+
+def test_a_journal_that_an_agent_is_just_making_is_one_with_nothing_in_it(tmp_path: Path) -> None:
+    (tmp_path / "journal.1.sqlite").touch()
+    done = cli("incidents", "--json", "--dir", str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"[]\n", b"")
+    assert "nothing has been written yet" in one_line(cli("context", "last", "--dir", str(tmp_path)), 1)
+    assert cli("doctor", LLMTRACE_DIR=str(tmp_path)).returncode == 0
+
+
+def test_a_directory_that_may_not_be_looked_into_says_why_and_costs_no_other(journal: str) -> None:
+    secret = "x" * 300  # what looking into another user's folder does, and as root as well
+    assert "File name too long" in one_line(cli("runs", "--dir", secret), 1)
+    assert "none is running here" in cli("off", "job", "--dir", secret).stderr.decode()
+    done = cli("runs", "--json", "--dir", secret, "--dir", journal)
+    assert (done.returncode, len(json.loads(done.stdout))) == (0, 1)
+    assert b"is left out" in done.stderr
+
+
 @pytest.fixture
 def ring(llmtrace_dirs: Directories) -> Iterator[RingReader]:
     """A running process's ring: ours."""
@@ -271,6 +299,14 @@ def test_off_and_on_again_reach_a_running_ring(ring: RingReader, key: str) -> No
 def test_off_without_such_a_job_says_what_runs(ring: RingReader) -> None:
     assert "there is night run" in one_line(cli("off", "other"), 1)
     assert not ring.header().off
+
+
+def test_a_ring_whose_description_is_damaged_stops_neither_doctor_nor_off(ring: RingReader) -> None:
+    with ring.path.open("r+b") as stream:
+        stream.seek(8 * layout.DESCRIBED)
+        stream.write((1 << 40).to_bytes(8, "little"))
+    assert b"a job without a name" in cli("doctor").stdout
+    assert "there is a job without a name" in one_line(cli("off", "other"), 1)
 
 
 def test_doctor_names_every_setting_with_its_origin(ring: RingReader, llmtrace_dirs: Directories) -> None:

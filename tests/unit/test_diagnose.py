@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,6 +104,21 @@ def test_where_all_ranks_are_gone_unseen_nobody_is_singled_out() -> None:
     assert judged([], [process(0, "unknown", None, 100)]).culprit.rank == 0
 
 
+def test_where_all_ranks_are_killed_at_once_nobody_is_singled_out() -> None:
+    verdict = judged([], [process(0, "killed", -9, 100.05), process(1, "killed", -9, 100)])
+    assert (facts(verdict), seconds(verdict.onset_ns)) == (("process_death", "ambiguous", None, [0, 1]), 100)
+    assert verdict.summary == "ranks 0, 1 on a were killed (SIGKILL) together"
+    assert judged([], [process(0, "killed", -9, 102), process(1, "killed", -9, 100)]).culprit.rank == 1
+
+
+def test_a_death_that_nobody_saw_does_not_go_before_what_was_seen_though_its_last_sign_of_life_is_older() -> None:
+    unseen = death(who(0), 90, -9)
+    unseen = msgspec.structs.replace(unseen, attributes={**unseen.attributes, "llmtrace.process.unseen": True})
+    both = [process(0, "killed", -9, 90), process(1, "exited", 7, 100)]
+    assert judged([unseen, death(who(1), 100, 7)], both).culprit.rank == 1
+    assert judged([unseen, lost_peer(1, 100)], [both[0], process(1, "raised", 1, 101)]).culprit.rank == 0
+
+
 def test_an_exception_whose_record_was_lost_is_still_an_exception() -> None:
     assert facts(judged([], [process(0), process(1, "raised", 1, 100)]))[:3] == ("program_error", "root_cause", 1)
 
@@ -120,6 +136,26 @@ def test_an_abort_that_faulthandler_saw_is_a_death_unless_symptoms_came_before()
     assert facts(judged([aborted], ends)) == ("process_death", "ambiguous", 1, [0])
     timeout = line(who(1), 99, "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4) ran for 30000 milliseconds before timing out.")
     assert judged([timeout, aborted], ends).category == "collective_stall"
+
+
+def test_an_abort_that_is_seen_a_moment_after_its_peer_lost_it_is_what_the_peer_lost() -> None:
+    aborted = failure(who(1), 100.1, "fatal signal", "Fatal Python error: Aborted", seen_by="faulthandler")
+    ends = [process(0, "raised", 1, 101), process(1, "killed", -6, 100.1)]
+    verdict = judged([lost_peer(0, 100), aborted], ends)
+    assert (facts(verdict), seconds(verdict.onset_ns)) == (("process_death", "ambiguous", 1, [0]), 100)
+    assert judged([lost_peer(0, 98), aborted], ends).category == "peer_loss"
+
+
+def test_a_memory_error_that_says_nothing_more_leaves_no_empty_quote() -> None:
+    assert judged([failure(who(1), 100, "MemoryError")], [process(0), process(1)]).summary.startswith("rank 1 ran out of host memory")
+    silent = shortage(who(1), 100)
+    silent = msgspec.structs.replace(silent, body="", attributes={"llmtrace.oom.device": "cpu"})
+    assert judged([silent], [process(0), process(1)]).summary == "rank 1 ran out of host memory in step 40 (forward)"
+
+
+def test_sys_exit_with_a_code_began_when_it_was_called_not_when_the_process_was_gone() -> None:
+    verdict = judged([ended(who(1), 98), lost_peer(0, 100)], [process(0, "raised", 1, 101), process(1, "exited", 1, 100.2)])
+    assert (facts(verdict), seconds(verdict.onset_ns)) == (("process_death", "root_cause", 1, [0]), 98)
 
 
 # Many victims, one culprit.
@@ -243,6 +279,19 @@ def test_symptoms_alone_are_no_candidate_and_name_the_one_who_said_nothing() -> 
     assert verdict.summary == "rank 2 said nothing while the others failed; ranks 0, 1, 3 lost their peer"
 
 
+@pytest.mark.parametrize("ending", ["clean", "exited"])
+def test_who_ended_well_while_the_others_trained_on_is_the_one_to_look_at(ending: str) -> None:
+    records = [lost_peer(r, 100, world=3) for r in (0, 2)]
+    verdict = judged(records, [process(0, world=3), process(1, ending, 0, 100.1, step=39, progress=99.2, world=3), process(2, world=3)])  # type: ignore[arg-type]
+    assert facts(verdict) == ("peer_loss", "ambiguous", 1, [0, 2])
+    assert seconds(verdict.onset_ns) == 99.2
+    assert verdict.summary == "rank 1 ended well at step 39 while the others went on; ranks 0, 2 lost their peer"
+
+
+def test_who_ended_well_because_the_others_had_failed_is_not() -> None:
+    assert judged([lost_peer(0, 100)], [process(0), process(1, "clean", 0, 103, progress=100)]).culprit.rank is None
+
+
 def test_who_stayed_behind_in_steps_is_the_one_to_look_at() -> None:
     timeout = failure(who(0), 100, "RuntimeError", "[x/unbound_buffer.cc:78] Timed out waiting 30000ms for recv operation to complete", stack=TORCH_STACK)
     verdict = judged([timeout], [process(0, progress=69), process(1, step=39, phase="data_wait", progress=68.5)])
@@ -267,6 +316,7 @@ def test_where_nobody_stands_out_nobody_is_blamed() -> None:
     verdict = judged([lost_peer(0, 100), lost_peer(1, 100.001)], [process(0), process(1)])
     assert facts(verdict) == ("peer_loss", "symptom", None, [0, 1])
     assert "no cause" in verdict.reason
+    assert verdict.summary.count("rank 0") == 1
 
 
 # No incident: clean ends, wishes of the user, what was overcome.
@@ -306,6 +356,9 @@ def test_one_rank_ended_by_sigterm_while_the_other_loses_it_is_an_incident() -> 
     verdict = judged([lost_peer(0, 100.05)], [process(0, "killed", -15, 101), process(1, "killed", -15, 100)])
     assert facts(verdict) == ("process_death", "ambiguous", 1, [0])
     assert verdict.candidate
+    late = judged([lost_peer(0, 100)], [process(0, "raised", 1, 101), process(1, "killed", -15, 100.1)])  # seen a moment after it was felt
+    assert (facts(late), seconds(late.onset_ns)) == (("process_death", "ambiguous", 1, [0]), 100)
+    assert judged([lost_peer(0, 100)], [process(0, "raised", 1, 100.2), process(1, "killed", -15, 100.3)]).category == "peer_loss"
 
 
 def test_a_failure_before_control_c_is_an_incident() -> None:

@@ -50,8 +50,6 @@ class Detection:
         """What was seen up to chunk `cursor`: incidents, and the evidence of the last minutes, to be judged again."""
         for chunk in reader.incident_chunks():
             self._learn(chunk)
-        for cascade in self._cascades.values():
-            cascade.since_ns = cascade.incident.onset_ns if cascade.incident else 0
         now_ns = time.time_ns()
         for chunk in reader.chunks_between(now_ns - RECALL_NS, now_ns + RECALL_NS, bulk=False):
             if chunk.id <= cursor:
@@ -72,8 +70,10 @@ class Detection:
                 self._note(record)
 
     def _recognise(self, record: Record) -> None:
-        cascade = self._cascade(record)
-        cascade.incident, cascade.span_id = incident_of(record), record.identity.span_id
+        cascade, incident = self._cascade(record), incident_of(record)
+        if cascade.incident is not None and cascade.incident.id != incident.id:  # between the two training went on
+            cascade.since_ns = incident.onset_ns - PATIENCE_NS
+        cascade.incident, cascade.span_id = incident, record.identity.span_id
 
     def _note(self, record: Record) -> None:
         cascade = self._cascade(record)

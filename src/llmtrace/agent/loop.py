@@ -90,16 +90,36 @@ class Agent:
         due = tails if any(tail.urgent for tail in tails) else [tail for tail in tails if tail.due(now_ns)]
         if not due:
             return
-        taken = False
-        try:
+        taken: bool | None = None
+        with shield("agent writes"):
             taken = self._store.write(lambda transaction: put(transaction, due)) is not None
-        finally:
-            if not taken:  # whatever the reason: nothing is held that the ring does not hold as well
-                self._rewind()
-        if taken:
+        if taken is None and len(due) > 1:  # one of them is damaged: alone it harms no other
             for tail in due:
-                self._rows.note(tail.saved())
-            self._rings.drop_finished()
+                self._write_alone(tail)
+        elif taken:
+            self._note(due)
+        else:  # whatever the reason: nothing is held that the ring does not hold as well
+            self._rewind()
+            self._set_aside(due if taken is None else [])
+        self._rings.drop_finished()
+
+    def _write_alone(self, tail: Tail) -> None:
+        taken: bool | None = None
+        with shield(f"agent writes {tail.path.name}"):
+            taken = self._store.write(lambda transaction: put(transaction, [tail])) is not None
+        if taken:
+            self._note([tail])
+            return
+        tail.rewind()
+        self._set_aside([tail] if taken is None else [])
+
+    def _note(self, saved: list[Tail]) -> None:
+        for tail in saved:
+            self._rows.note(tail.saved())
+
+    def _set_aside(self, damaged: list[Tail]) -> None:
+        for tail in damaged:
+            self._rings.set_aside(tail)
 
     def _rewind(self) -> None:
         for tail in self._rings.tails.values():

@@ -18,6 +18,7 @@ from ..names import (
     PROCESS_ENDING,
     PROCESS_EXIT_CODE,
     PROCESS_SIGNAL,
+    PROCESS_UNSEEN,
 )
 from ..record import FATAL, Ending, Value
 from .deaths import severity_of
@@ -38,6 +39,8 @@ def death_event(mono_ns: int, ending: Ending, exit_code: int | None, step: int |
         attributes[PROCESS_EXIT_CODE] = exit_code
         if exit_code < 0:
             attributes[PROCESS_SIGNAL] = signal_name(-exit_code)
+    if not seen:
+        attributes[PROCESS_UNSEEN] = True
     body = _sentence(ending, exit_code) + ("" if seen else "; found dead later, the time is its last sign of life")
     return event(mono_ns, PROCESS, severity_of(ending, exit_code, is_rank), body, step, attributes)
 

@@ -6,10 +6,11 @@ import os
 import select
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from ..clock import monotonic_ns
+from ..clock import monotonic_ns, process_start_ticks
 from ..directory import Directory
 from ..guard import shield
 from ..journal import RingRow
@@ -61,9 +62,7 @@ class Rings:
 
     def _bury(self, tail: Tail, seen_ns: int | None) -> None:
         """The newest ring of a process gets its end; one that the process left behind before (stop, exec) ended with its own word."""
-        if (fd := tail.watch.fd) in self._by_fd:
-            self._poll.unregister(fd)
-            del self._by_fd[fd]
+        self._forget_fd(tail)
         newest = max((t for t in self.tails.values() if same_process(t, tail)), key=lambda t: t.header.started_ns)
         tail.superseded = newest is not tail
         tail.die(seen_ns, None if tail.superseded else tail.watch.exit_code())
@@ -79,33 +78,58 @@ class Rings:
         followed = {tail.path for tail in self.tails.values()}
         for path in find_rings(self._directory.rings, self._directory.registry):
             if path not in followed and now_ns >= self._refused.get(path, 0):
-                self._add(path, lookup)
+                with shield(f"agent opens {path.name}"):
+                    self._add(path, lookup)
 
     def _add(self, path: Path, lookup: Lookup) -> None:
         try:
-            reader = RingReader(path)
-        except (RingError, OSError) as error:
+            tail = self._follow(path, lookup)
+        except (RingError, OSError, OverflowError) as error:  # an overflow: a pid or a time that is none
             self._refuse(path, error)
             return
-        span_id = reader.header().span_id
-        answer = lookup(span_id)
-        if span_id in self.tails or answer is None:
-            reader.close()
+        if tail is None:
             return
-        tail = Tail(path, self._directory.rings, reader, answer[0])
-        self.tails[span_id] = tail
+        self.tails[tail.span_id] = tail
         if tail.watch.life == "alive" and tail.watch.fd >= 0:
             self._by_fd[tail.watch.fd] = tail
             self._poll.register(tail.watch.fd, select.POLLIN)
         elif tail.watch.life == "gone":
             tail.die(None, tail.watch.exit_code())
 
+    def _follow(self, path: Path, lookup: Lookup) -> Tail | None:
+        """A tail for the ring at `path`; None where it is followed already, or cannot be looked up now. Raises what a damaged one does."""
+        reader = RingReader(path)
+        with ExitStack() as undo:
+            undo.callback(reader.close)
+            header = reader.header()
+            answer = lookup(header.span_id)
+            if header.span_id in self.tails or answer is None:
+                return None
+            (known,) = answer
+            if known is not None and (known.pid, known.start_ticks) != (header.pid, header.start_ticks):
+                raise RingError(f"says now that it is of process {header.pid}, and was of {known.pid}")
+            tail = Tail(path, self._directory.rings, reader, known)
+            undo.pop_all()
+            return tail
+
+    def set_aside(self, tail: Tail) -> None:
+        """Let go of a ring that the journal can make nothing of; it stays where it is and is tried again now and then."""
+        self._forget_fd(tail)
+        del self.tails[tail.span_id]
+        tail.close()
+        self._refuse(tail.path, RingError("what it says of itself cannot be written down"))
+
+    def _forget_fd(self, tail: Tail) -> None:
+        if (fd := tail.watch.fd) in self._by_fd:
+            self._poll.unregister(fd)
+            del self._by_fd[fd]
+
     def _refuse(self, path: Path, error: Exception) -> None:
         """What is no ring (yet, or of a version to come) is looked at again now and then, and left where it is; dead links go."""
         if path not in self._refused:
             say(f"{path} is passed over: {error}")
         self._refused[path] = monotonic_ns() + LOOK_NS
-        if path.is_symlink() and not path.exists():
+        if path.is_symlink() and leads_nowhere(path):
             path.unlink(missing_ok=True)
 
     def read(self) -> None:
@@ -145,6 +169,19 @@ class Rings:
 
 def same_process(one: Tail, other: Tail) -> bool:
     return (one.header.pid, one.header.start_ticks) == (other.header.pid, other.header.start_ticks)
+
+
+def leads_nowhere(link: Path) -> bool:
+    """Whether a link to the memory of a process outlived it. Where we may not look the name tells: the pid may be somebody else's by now."""
+    try:
+        os.stat(link)
+        return False
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pid, _, rest = link.name.partition("-")
+        ticks = rest.partition("-")[0]
+        return pid.isdecimal() and ticks.isdecimal() and process_start_ticks(int(pid)) != int(ticks)
 
 
 def modified_ns(folder: Path) -> int:

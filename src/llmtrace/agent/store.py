@@ -16,6 +16,9 @@ from .log import say
 RETRY_NS: Final = 1_000_000_000
 R = TypeVar("R")
 
+Files = tuple[tuple[int, int] | None, tuple[int, int] | None]
+"""Device and inode of a journal and of its write-ahead log, where they are there."""
+
 
 class Store:
     """One journal. What a refused write held stays where it came from (the ring, a cursor), so nothing is kept here."""
@@ -24,7 +27,7 @@ class Store:
         self._path, self._config = path, config
         self._journal: Journal | None = None
         self._retry_ns = self._look_ns = 0
-        self._file: tuple[int, int] | None = None
+        self._files: Files = (None, None)
         self.errors: Counter[str] = Counter()
         self.openings = 0
         self.writes = 0
@@ -34,7 +37,7 @@ class Store:
         now_ns = monotonic_ns()
         if self._journal is not None and now_ns >= self._look_ns:
             self._look_ns = now_ns + RETRY_NS
-            if file_of(self._path) != self._file:
+            if self._was_taken_away():
                 say(f"{self._path} was taken away: a new one begins")
                 self.close()
         if self._journal is not None:
@@ -42,6 +45,11 @@ class Store:
         if now_ns < self._retry_ns:
             return False
         return self._attempt("open", self._open) is not None
+
+    def _was_taken_away(self) -> bool:
+        """Whether the file, or the log in which SQLite keeps what is newest, is not the one that we have open."""
+        before, self._files = self._files, files_of(self._path)
+        return any(was not in (None, now) for was, now in zip(before, self._files, strict=True))
 
     def write(self, what: Callable[[Transaction], R]) -> R | None:
         """What `what` returns (never None), once committed; None when the journal took nothing of it."""
@@ -62,7 +70,7 @@ class Store:
 
     def _open(self, _: object) -> bool:
         self._journal = Journal.open(self._path, max_bytes=self._config.journal_bytes, max_age_s=self._config.journal_age_s)
-        self._file = file_of(self._path)
+        self._files = files_of(self._path)
         self.openings += 1
         return True
 
@@ -81,6 +89,10 @@ class Store:
         self.errors[place] += 1
         if self.errors[place].bit_count() == 1:  # the 1st, 2nd, 4th, 8th, ... time
             say(f"journal {place} failed ({self.errors[place]} times so far), tried again: {error}")
+
+
+def files_of(journal: Path) -> Files:
+    return file_of(journal), file_of(Path(f"{journal}-wal"))
 
 
 def file_of(path: Path) -> tuple[int, int] | None:

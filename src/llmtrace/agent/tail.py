@@ -10,10 +10,11 @@ import msgspec
 
 from ..clock import monotonic_ns
 from ..frames import Description, Epoch, encode_description, payload_time_ns
-from ..journal import KIND_BITS, RingRow, Transaction
+from ..guard import guard
+from ..journal import KIND_BITS, RingRow, Transaction, storable
 from ..names import GENERAL
 from ..record import ERROR, Ending, Identity
-from ..ring import Frame, RingReader
+from ..ring import Frame, RingError, RingReader
 from .deaths import Death, Watch, ending_of
 from .obituary import death_event, fatal_event, read_fatal
 from .shapes import Shapes
@@ -29,6 +30,9 @@ BULK: Final = KIND_BITS["span"] | KIND_BITS["sample"]
 
 Held = tuple[int, int, bytes]
 """Kind, position, payload."""
+
+WHO: Final = ("pid", "pid_namespace", "boot_id", "start_ticks", "span_id", "started_ns", "parent_span")
+"""Of a header, what never changes: read once, before anything in its process could have written over it."""
 
 LAST_TURNS: Final = 3
 SHORTEST: Final = 4
@@ -129,7 +133,7 @@ class Tail:
             self._spoilt += 1
             return
         if not self.shapes.knows(kind):
-            self.shapes.learn(self._reader.descriptions())
+            self._learn()
         bulk, severity = self.shapes.look(kind, payload)
         (self._bulk if bulk else self._lines).append((kind, position, payload))
         self._severity = max(self._severity, severity)
@@ -143,8 +147,7 @@ class Tail:
 
     def put(self, transaction: Transaction, offset_ns: int) -> None:
         """All that is held, the ring's row, and on its death the words about that; in a transaction that may still fail."""
-        self.header = self._reader.header()
-        self.shapes.learn(self._reader.descriptions())
+        self._look_again()
         self._next = self._make_row(offset_ns)
         if self._next != self.row:
             transaction.put_ring(self._next)
@@ -156,6 +159,18 @@ class Tail:
         if self.death is not None and not self.buried:
             for payload in self._obituary(self.death, self._next):
                 transaction.append_derived(self.span_id, payload, offset_ns)
+
+    def _look_again(self) -> None:
+        """The header and the description as they are now."""
+        self.header = msgspec.structs.replace(self._reader.header(), **{name: getattr(self.header, name) for name in WHO})
+        self._learn()
+
+    def _learn(self) -> None:
+        """What the ring says of itself by now; where that got damaged, what it said before stays."""
+        try:
+            self.shapes.learn(self._reader.descriptions())
+        except RingError as error:
+            guard.warn(f"ring {self.span_id}: {error}")
 
     def saved(self) -> RingRow:
         """The transaction of `put` is committed: what the journal has now."""
@@ -209,7 +224,7 @@ class Tail:
         return self.header.ended, None
 
     def _last_sign_ns(self) -> int:
-        return max(self.header.started_ns, self.header.progress_ns, self._last_mono_ns)
+        return storable(max(self.header.started_ns, self.header.progress_ns, self._last_mono_ns))
 
     def _death_ns(self, death: Death) -> int:
         return self._last_sign_ns() + 1 if death.mono_ns is None else death.mono_ns

@@ -21,6 +21,8 @@ class Finder:
 
     def __init__(self) -> None:
         self.waiting: dict[str, list[Waiting]] = {}
+        self.here: set[str] = set()
+        """Modules whose code has run; while we call back, the interpreter itself still counts them as on their way."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """The spec that the other finders give, with its loader's `exec_module` extended by the callbacks."""
@@ -54,6 +56,7 @@ class Finder:
 
     def arrived(self, name: str) -> None:
         """Call those who wait for a module, each once."""
+        self.here.add(name)
         for callback in self.waiting.pop(name, []):
             callback()
 
@@ -86,9 +89,9 @@ def imported(name: str) -> bool:
 
 def when_imported(name: str, callback: Waiting) -> Callable[[], None]:
     """Call `callback` now if the module has been imported, else right after it is; gives what takes the wish back."""
-    if imported(name):
+    finder = the_finder()
+    if imported(name) or name in finder.here:
         callback()
         return lambda: None
-    finder = the_finder()
     finder.wait(name, callback)
     return lambda: finder.forget(name, callback)

@@ -20,17 +20,15 @@ def for_torch() -> None:
 
 
 def torch_arrived() -> None:
-    """torch is there: a worker of a traced rank is traced from here on, any other process once it trains."""
+    """torch is there: a worker of a traced process is traced from here on; it may turn out a rank, and any process may, once it trains."""
     from ..guard import shield
 
     with shield("LLMTRACE=1"):
         from ..rank import children
 
-        source = children.parent()
-        if source is not None and source.rank is not None and children.is_multiprocessing_child():
+        if children.parent() is not None and children.is_multiprocessing_child():
             start_worker()
-        else:
-            Trigger().arm()
+        Trigger().arm()
 
 
 def start_worker() -> None:

@@ -101,6 +101,9 @@ def _journal(directory: Directory) -> Iterator[Finding]:
             rings = reader.rings()
             dropped = {**reader.drops(), "overwritten in a ring": sum(ring.lost for ring in rings)}
     except JournalError as error:
+        if error.trouble == "empty":
+            yield Finding("places", "journal", "empty", "nothing has been written yet")
+            return
         yield Finding("places", "journal", str(directory.journal), f"cannot be read: {error}", "bad")
         return
     bytes_on_disk = sum(path.stat().st_size for path in directory.path.glob(f"{directory.journal.name}*"))

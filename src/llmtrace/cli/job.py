@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -38,6 +39,8 @@ def run(
 def _become(command: list[str], environ: dict[str, str]) -> NoReturn:
     """Replace this process: signals, exit code and pid are then the command's own."""
     sys.stdout.flush()
+    if command[0].startswith("-"):
+        refuse(f"{command[0]}: there is no such option; what comes after the options is the command", 2)
     program = shutil.which(command[0], path=environ.get("PATH"))
     if program is None and "/" not in command[0]:
         refuse(f"{command[0]}: there is no such command", NOT_FOUND)
@@ -58,6 +61,8 @@ def agent(directory: Annotated[str | None, typer.Option("--dir", metavar="DIR", 
     chosen = choose(resolve({"dir": directory} if directory else None))
     if chosen is None:
         refuse("there is no directory that could hold the journal; llmtrace doctor says why")
+    if directory and chosen.path != Path(directory).absolute():
+        refuse(f"--dir {directory} cannot hold the journal")  # ranks go elsewhere then, but who names a place means that place
     environ = {**os.environ, "LLMTRACE_DIR": str(chosen.path)}
     os.execve(sys.executable, [sys.executable, "-P", "-m", "llmtrace.agent", "--service"], environ)
 

@@ -43,6 +43,6 @@ def identity_of(reader: RingReader) -> Identity:
     """Who the process is by the last word of its ring; without a word, nobody."""
     try:
         epochs = filled_epochs(merge_descriptions(reader.descriptions()).epochs, {})
-    except msgspec.MsgspecError:
+    except (RingError, msgspec.MsgspecError):
         return Identity()
     return epochs[-1].identity if epochs else Identity()

@@ -7,26 +7,35 @@ from collections.abc import Sequence
 import msgspec
 
 from ..record import Identity, Process
-from .evidence import Evidence
-
-LATE_NS = 1_000_000_000
-"""Two ranks of one step are told apart by their last progress only where it lies this far apart."""
+from .evidence import LATE_NS, Evidence, ended_well
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """Who was missing, and how that shows. `process` is None for a rank that was never seen."""
+    """Who was missing, since when (where that is known) and how it shows. `process` is None for a rank that was never seen."""
 
     identity: Identity
     reason: str
     says: str
     process: Process | None = None
+    since_ns: int | None = None
 
 
 def find_absent(symptoms: Sequence[Evidence], ranks: Sequence[Process]) -> Absent | None:
     """The one rank that was missing, behind or silent while the others failed; None where it is not one."""
     failed = {e.span_id for e in symptoms if e.breaks}
     silent = [process for process in ranks if process.identity.span_id not in failed and process.ending != "clean"]
-    return _behind(ranks) or _only_silent(silent, ranks) or _stopped_earlier(silent or ranks) or _never_seen(ranks)
+    return _left_early(symptoms, ranks) or _behind(ranks) or _only_silent(silent, ranks) or _stopped_earlier(silent or ranks) or _never_seen(ranks)
+
+
+def _left_early(symptoms: Sequence[Evidence], ranks: Sequence[Process]) -> Absent | None:
+    """The one rank that ended well, too early: it returned, or called sys.exit(0), while the others trained on."""
+    first_ns = min(e.time_ns for e in symptoms)
+    left = [p for p in ranks if p.ended_ns is not None and ended_well(p) and p.ended_ns <= first_ns + LATE_NS]
+    if len(left) != 1 or len(ranks) < 2:
+        return None
+    (process,) = left
+    says = f"ended well{'' if process.last_step is None else f' at step {process.last_step}'} while the others went on"
+    return Absent(process.identity, f"it {says}", says, process, min(process.progress_ns or first_ns, process.ended_ns or first_ns))
 
 
 def _behind(ranks: Sequence[Process]) -> Absent | None:
@@ -46,6 +55,7 @@ def _only_silent(silent: Sequence[Process], ranks: Sequence[Process]) -> Absent 
 
 
 def _stopped_earlier(ranks: Sequence[Process]) -> Absent | None:
+    """Two ranks of one step are told apart by their last progress only where it lies well apart."""
     ordered = sorted((process for process in ranks if process.progress_ns is not None), key=lambda p: p.progress_ns or 0)
     if len(ordered) < 2 or (ordered[1].progress_ns or 0) - (ordered[0].progress_ns or 0) < LATE_NS:
         return None

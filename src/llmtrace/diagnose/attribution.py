@@ -13,7 +13,7 @@ import msgspec
 from ..record import Culprit, Process, Record
 from .absence import Absent, find_absent
 from .clocks import SAME_NODE_NS, Clocks, compare
-from .evidence import SIGABRT, Evidence, collect, ended_well
+from .evidence import LATE_NS, SIGABRT, SIGKILL, Evidence, collect, ended_well
 from .summary import Story, name_ranks, summarise
 
 PRIORITY: Final = {
@@ -31,6 +31,8 @@ HEARSAY_NS: Final = 60_000_000_000
 """How long before the first failure such a line may stand."""
 CONFIRMED_NS: Final = 10_000_000_000
 """How near a death the kernel's or the scheduler's word on it lies."""
+TOGETHER_NS: Final = 200_000_000
+"""Ranks that are killed within this time were killed as one: whose death is seen first says nothing."""
 EVIDENCE: Final = 20
 
 
@@ -88,6 +90,7 @@ class Case:
     def cause(self) -> Evidence | None:
         """The earliest that may be the cause (rule 1); among those within clock error the kind that causes the others (rule 2)."""
         causes = [e for e in self._causes() if not self._follows(e)]
+        causes = [e for e in causes if not e.unseen] or causes  # of a death that nobody saw only the earliest moment is known
         if not causes:
             return self._stopped_alone()
         first = min(causes, key=self._when)
@@ -111,27 +114,37 @@ class Case:
 
     def _follows(self, e: Evidence) -> bool:
         """An end that a failure elsewhere brings about: the watchdog's abort after a timeout, a worker's loss told by its rank."""
-        if e.code == SIGABRT:
-            return any(self._when(s) <= self._when(e) and s is not e and s.role == "symptom" and s.sort != "stop" for s in self.evidence)
-        return False
+        if e.code != SIGABRT:
+            return False
+        symptoms = [s for s in self.evidence if s is not e and s.role == "symptom" and s.sort != "stop"]
+        return any(self._when(s) <= self._when(e) - (0 if s.span_id == e.span_id or s.category == "collective_stall" else LATE_NS) for s in symptoms)
 
     def _stopped_alone(self) -> Evidence | None:
         """A rank that somebody ended by SIGTERM while the others were left to fail: its end began it."""
         symptoms = [e for e in self.breaks if e.sort != "stop"]
-        ends = [e for e in self.breaks if e.sort == "stop" and e.code is not None]
+        ends = [e for e in self.breaks if e.sort == "stop" and e.code is not None and not e.unseen]
         first = min(ends, key=self._when, default=None)
-        if first is None or not symptoms or self._when(first) > min(map(self._when, symptoms)):
+        if first is None or not symptoms or not self._began(first, min(map(self._when, symptoms))):
             return None
         return msgspec.structs.replace(first, category="process_death", role="ambiguous", reason="it was told to end while the other ranks were not")
 
+    def _began(self, end: Evidence, first_ns: int) -> bool:
+        """Whether an end came before the first symptom, or may have: a launcher ends the others only once one has ended."""
+        earlier = [p for p in self.ranks if p.ended_ns is not None and self.clocks.common_ns(p.identity.node, p.ended_ns) < self._when(end)]
+        return self._when(end) <= first_ns or (self._when(end) <= first_ns + LATE_NS and not earlier)
+
     def all_gone(self) -> bool:
-        """Several ranks, and of each nothing is known but that it is gone: the node, the allocation or everything was ended at once."""
-        gone = {e.span_id for e in self.breaks if e.sort == "death" and e.code is None and e.category == "process_death"}
-        return len(self.ranks) > 1 and gone == {p.identity.span_id for p in self.ranks} == {e.span_id for e in self.breaks}
+        """Several ranks, and of each nothing is known but that it is gone, or killed: the node, the allocation or everything was ended at once."""
+        gone = {e.span_id for e in self.breaks if e.sort == "death" and e.code in (None, SIGKILL) and e.category == "process_death"}
+        killed = [self._when(e) for e in self.breaks if e.code == SIGKILL and not e.unseen]
+        together = not killed or max(killed) - min(killed) <= TOGETHER_NS
+        return together and len(self.ranks) > 1 and gone == {p.identity.span_id for p in self.ranks} == {e.span_id for e in self.breaks}
 
     def verdict_on_all(self) -> Verdict:
-        """Nobody is singled out: whose last sign of life came first says nothing."""
-        last = max(self.breaks, key=self._when)
+        """Nobody is singled out: whose death was seen, or whose last sign of life came, first says nothing."""
+        killed = all(e.code == SIGKILL and not e.unseen for e in self.breaks)
+        last = min(self.breaks, key=self._when) if killed else max(self.breaks, key=self._when)
+        how = "were killed (SIGKILL) together" if killed else "are gone, nobody saw how; the onset is the last sign of life"
         nodes = sorted({e.node for e in self.breaks if e.node})
         return Verdict(
             category="process_death",
@@ -140,8 +153,8 @@ class Case:
             onset_ns=last.time_ns,
             evidence=self._ids(last),
             symptoms=self._others(None),
-            reason="all ranks are gone without a word, and nobody was there to see it",
-            summary=f"{name_ranks(self._others(None))} on {', '.join(nodes) or 'one node'} are gone, nobody saw how; the onset is the last sign of life",
+            reason=last.reason if killed else "all ranks are gone without a word, and nobody was there to see it",
+            summary=f"{name_ranks(self._others(None))} on {', '.join(nodes) or 'one node'} {how}",
             candidate=True,
         )
 
@@ -152,13 +165,19 @@ class Case:
             category=cause.category,
             role=cause.role,
             culprit=Culprit(rank=cause.rank, node=cause.node or None, gpu=None),
-            onset_ns=cause.time_ns - cause.ran_ns,
+            onset_ns=self._onset_ns(cause),
             evidence=self._ids(cause),
             symptoms=symptoms,
             reason="; ".join(note for note in notes if note),
             summary=summarise(self._story(cause, symptoms)),
             candidate=True,
         )
+
+    def _onset_ns(self, cause: Evidence) -> int:
+        """Of a death seen from outside not later than what its peers on the node said of it."""
+        said = [e.time_ns for e in self.breaks if e.role == "symptom" and e.sort == "failure" and e.node == cause.node]
+        near = [ns for ns in said if cause.time_ns - LATE_NS <= ns] if cause.code is not None and cause.code < 0 else []
+        return min([cause.time_ns - cause.ran_ns, *near])
 
     def without_cause(self) -> Verdict | None:
         """Symptoms alone: no cause is known, but who was missing may be (rule 3)."""
@@ -171,6 +190,8 @@ class Case:
         onset_ns = first.time_ns - first.ran_ns
         if stalled and absent and absent.process and absent.process.progress_ns:
             onset_ns = min(onset_ns, absent.process.progress_ns)
+        if absent and absent.since_ns is not None:
+            onset_ns = min(onset_ns, absent.since_ns)
         others = self._others(absent.identity.rank if absent else None)
         return Verdict(
             category=first.category,
@@ -201,7 +222,8 @@ class Case:
     def _story(self, cause: Evidence, symptoms: Sequence[int], absent: Absent | None = None) -> Story:
         nodes = {process.identity.node for process in self.ranks if process.identity.node}
         process = next((p for p in self.ranks if p.identity.span_id == cause.span_id), None)
-        return Story(cause=cause, process=process, absent=absent, others=[e for e in self.breaks if e.rank in symptoms], many_nodes=len(nodes) > 1)
+        others = [e for e in self.breaks if e.rank in symptoms and (absent is not None or e.rank != cause.rank)]
+        return Story(cause=cause, process=process, absent=absent, others=others, many_nodes=len(nodes) > 1)
 
 
 def _joined(*notes: str) -> str:

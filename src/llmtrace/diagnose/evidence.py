@@ -22,6 +22,7 @@ from ..names import (
     PROCESS,
     PROCESS_ACTION,
     PROCESS_ENDING,
+    PROCESS_UNSEEN,
     STEP,
 )
 from ..record import FATAL, WARN, Identity, Process, Record
@@ -38,6 +39,8 @@ FATAL_SIGNALS: Final = {"Segmentation fault": -11, "Aborted": SIGABRT, "Bus erro
 """As faulthandler calls them (cpython Modules/faulthandler.c)."""
 ASKED_TO_END: Final = Classification("scheduler", "symptom", "somebody asked the process to end")
 ABORTED: Final = Classification("process_death", "ambiguous", "SIGABRT: native code gave up, over a fault of its own or over a peer's")
+LATE_NS: Final = 1_000_000_000
+"""How late a death may be seen from outside, on a busy machine: what its peers say at once can lie this far before it."""
 SHELL_BASE: Final = 128
 """A shell, and sys.exit in a signal handler, say 128 + N for signal N."""
 
@@ -48,7 +51,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """One sign that something is wrong with one process. `time_ns` is wall clock of its node.
 
     `says` is the text itself, for people. `breaks`: it ends training, it is not only talk. `ran_ns`: how long a timed-out
-    operation had been waiting. `others` are further records that say the same.
+    operation had been waiting. `unseen`: nobody saw it, so it came at `time_ns` or any time later. `others` are further records that say the same.
     """
 
     sort: Sort
@@ -66,6 +69,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     device: str = ""
     breaks: bool = True
     ran_ns: int = 0
+    unseen: bool = False
 
     @property
     def rank(self) -> int | None:
@@ -267,7 +271,7 @@ def _death(process: Process, events: Mapping[str, list[Record]]) -> Evidence | N
     mine = events.get(process.identity.span_id, [])
     return Evidence(
         sort="stop" if code in ASKED else "death",
-        time_ns=process.ended_ns if process.ended_ns is not None else process.last_ns,
+        time_ns=(_left_ns(mine) if code is not None and code > 0 else None) or _gone_ns(process),
         identity=process.identity,
         category=found.category,
         role=found.role,
@@ -278,7 +282,17 @@ def _death(process: Process, events: Mapping[str, list[Record]]) -> Evidence | N
         phase=process.phase,
         code=code,
         breaks=process.identity.role == "rank",
+        unseen=any(PROCESS_UNSEEN in r.attributes for r in mine),
     )
+
+
+def _gone_ns(process: Process) -> int:
+    return process.ended_ns if process.ended_ns is not None else process.last_ns
+
+
+def _left_ns(events: Sequence[Record]) -> int | None:
+    """When a process said that it leaves: who calls sys.exit(1) has decided by then, though its libraries take seconds to unload."""
+    return next((r.time_ns for r in reversed(events) if r.attributes.get(PROCESS_ACTION) == "finished"), None)
 
 
 def ended_well(process: Process) -> bool:

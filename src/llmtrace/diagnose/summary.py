@@ -58,15 +58,16 @@ def _who(rank: int | None, node: str, many_nodes: bool) -> str:
 
 def _what(e: Evidence) -> tuple[str, str]:
     """(predicate, what is said after the place)."""
+    said = f": {quote(e.says)}" if e.says.strip() else ""
     if e.sort == "failure" and e.code is not None:
-        return f"crashed ({signal_name(e.code)})", f": {quote(e.says)}"
+        return f"crashed ({signal_name(e.code)})", said
     if e.category in ("host_oom", "gpu_oom") and e.role == "root_cause" and e.sort in ("oom", "failure"):
         memory = "host memory" if e.category == "host_oom" else f"GPU memory on {e.device}" if e.device else "GPU memory"
-        return f"ran out of {memory}", f": {quote(e.says)}"
+        return f"ran out of {memory}", said
     if e.sort == "failure":
-        return (SYMPTOMS.get(e.category, "failed") if e.role == "symptom" else "failed"), f": {quote(e.says)}"
+        return (SYMPTOMS.get(e.category, "failed") if e.role == "symptom" else "failed"), said
     if e.sort == "line":
-        return "reported", f": {quote(e.says)}"
+        return "reported", said
     verb, comma, detail = e.says.partition(",")
     return verb, comma + detail
 

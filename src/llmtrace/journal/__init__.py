@@ -1,7 +1,7 @@
 """The embedded store: SQLite, chunks of ring bytes as they are, bounded, exactly once."""
 
 from .errors import JournalError
-from .format import ALL_KINDS, DERIVED, FORMAT, INCIDENT_FLAG, KIND_BITS, STEP_NS, Chunk, Frame, RingRow
+from .format import ALL_KINDS, DERIVED, FORMAT, INCIDENT_FLAG, KIND_BITS, STEP_NS, Chunk, Frame, RingRow, storable
 from .reader import JournalReader
 from .writer import Journal, Transaction
 
@@ -19,4 +19,5 @@ __all__ = [
     "JournalReader",
     "RingRow",
     "Transaction",
+    "storable",
 ]

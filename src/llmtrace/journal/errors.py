@@ -8,9 +8,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Literal
 
-Trouble = Literal["full", "corrupt", "locked", "unusable"]
+Trouble = Literal["full", "corrupt", "locked", "empty", "unusable"]
 """`full`: no space, or the bound is reached and cannot be kept; `corrupt`: the file is damaged or not a journal of this
-format; `locked`: another process holds it; `unusable`: missing, no permission, an input or output error."""
+format; `locked`: another process holds it; `empty`: nothing has been written yet; `unusable`: missing, no permission, an input or output error."""
 
 _TROUBLES: dict[int, Trouble] = {
     sqlite3.SQLITE_FULL: "full",

@@ -141,7 +141,7 @@ def _configure(connection: sqlite3.Connection, wal_bytes: int) -> None:
 def check(connection: sqlite3.Connection, path: Path) -> None:
     """Raise JournalError unless this is a journal of our format whose newest rows can be read; the rest shows when it is read."""
     if _is_new(connection):
-        raise JournalError("unusable", f"{path}: nothing has been written yet")
+        raise JournalError("empty", f"{path}: nothing has been written yet")
     if pragma(connection, "application_id") != APPLICATION or pragma(connection, "user_version") != FORMAT:
         raise JournalError("corrupt", f"{path}: not a journal of format {FORMAT}")
     connection.execute("SELECT * FROM chunk ORDER BY id DESC LIMIT 1").fetchall()
@@ -160,9 +160,9 @@ def open_reader(path: Path) -> sqlite3.Connection:
     In this order: as it is (shares the writer's index, or rebuilds it where the directory lets us); unchanging, where no
     write-ahead log stands beside it; from a copy of our own, where one does and may not be opened. Raises JournalError.
     """
-    if not path.is_file():
-        raise JournalError("unusable", f"there is no journal at {path}")
     with mapped_files(path):
+        if not path.is_file():
+            raise JournalError("unusable", f"there is no journal at {path}")
         try:
             return _read_only(path, "mode=ro")
         except sqlite3.Error as error:

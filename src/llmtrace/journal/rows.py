@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from ..record import Identity
-from .format import Chunk, RingRow
+from .format import Chunk, RingRow, storable
 
 _encode = msgspec.msgpack.Encoder().encode
 _identity = msgspec.msgpack.Decoder(Identity).decode
@@ -37,7 +37,8 @@ CLOCK_OF_RING: Final = "SELECT r.boot_id, (SELECT offset_ns FROM clock k WHERE k
 
 def ring_values(row: RingRow) -> list[Any]:
     """Identity, number of parts and the plain columns, in the order of the two statements."""
-    return [_encode(row.identity), len(row.description), *[getattr(row, name) for name in RING_FIELDS]]
+    values = [getattr(row, name) for name in RING_FIELDS]
+    return [_encode(row.identity), len(row.description), *[storable(value) if isinstance(value, int) else value for value in values]]
 
 
 def encode_parts(parts: list[bytes]) -> bytes:

@@ -97,6 +97,7 @@ def adopt(runtime: Runtime) -> None:
     tracer.identity = msgspec.structs.replace(before, span_id=new_span_id(), parent_span_id=before.span_id, linked_span_id="", role="worker", pid=os.getpid())
     tracer.stamp.read(tracer.identity)
     tracer.steps.reset()
+    tracer.steps.forget_phases()
     tracer.failed = False
     tracer.cell.fill(None)
     tracer.cell.append = LazyRing(runtime).append

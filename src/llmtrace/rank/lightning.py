@@ -193,8 +193,13 @@ class LLMTraceCallback:
         return _remake, (named(type(self)),), state
 
     def setup(self, trainer: Any, pl_module: Any, stage: str | None = None) -> None:
-        if str(getattr(stage, "value", stage)) in ("fit", "None"):
+        if str(getattr(stage, "value", stage)) in ("fit", "None") and self._leads(trainer):
             self._enter()
+
+    def _leads(self, trainer: Any) -> bool:
+        """Whether we are the first of our kind in this Trainer: a second one would count every step again."""
+        ours = (callback for callback in getattr(trainer, "callbacks", None) or () if isinstance(callback, LLMTraceCallback))
+        return next(ours, self) is self
 
     @shielded
     def _enter(self) -> None:
@@ -254,7 +259,7 @@ class LLMTraceCallback:
     @shielded
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The last hook that Lightning calls when something breaks, wherever it was; also before `setup` was reached."""
-        if getattr(getattr(trainer, "state", None), "fn", None) == "fit":
+        if getattr(getattr(trainer, "state", None), "fn", None) == "fit" and self._leads(trainer):
             self._enter()
         if (fit := self._fit) is None:
             return

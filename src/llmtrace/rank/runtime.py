@@ -285,7 +285,8 @@ def start(**settings: Any) -> Runtime | None:
 @shielded
 def start_by_environment() -> None:
     """LLMTRACE=1 and the process trains: tracing on, its steps one run unless the program names runs itself."""
-    if host.runtime is None and (runtime := host.start({})) is not None:
+    runtime = host.runtime or host.start({})
+    if runtime is not None and host.runs.depth == 0:
         host.runs.begin(runtime.tracer, implicit=True)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from ..names import PHASES
+from ..ring.layout import progress_word
 from .values import clean_text
 
 if TYPE_CHECKING:
@@ -18,19 +20,27 @@ STRENGTH: Final = {"": 0, "optimizer": 1, "lightning": 2, "steps": 2}
 MOST_PHASES: Final = 200
 """Names of phases a ring may hold: the progress word names them by a small number."""
 
+OTHER: Final = "other"
+"""What the time of phases under any further name counts as: a program may make up names without end."""
+
 
 class Steps:
     """Counts steps and divides their time into phases.
 
-    Phases are exclusive: entering one pauses the one around it. All of it belongs to the thread that began; calls of other
-    threads are ignored. `current` is the number of the step that runs now, 0-based or the framework's own, None between steps.
+    Phases are exclusive: entering one pauses the one around it. All of it belongs to one thread, and calls of others are
+    ignored: the first that begins a step, whoever had phases before; after its end the next that comes. `current` is the number
+    of the step that runs now, 0-based or the framework's own, None between steps.
     """
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._cell = tracer.cell
-        self._phases: dict[str, int] = {name: place for place, name in enumerate(PHASES, 1)}
+        self.forget_phases()
         self.reset()
+
+    def forget_phases(self) -> None:
+        """As in a new ring: the known names only."""
+        self._phases: dict[str, int] = {name: place for place, name in enumerate(PHASES, 1)}
 
     def reset(self) -> None:
         """As at the start of a run: nobody counts, nothing runs."""
@@ -38,7 +48,8 @@ class Steps:
         self.driver = ""
         self.last: int | None = None
         self._next = 0
-        self._shown = -1
+        self._shown = 0
+        """The step that the progress word names, as it stands in that word."""
         self._thread = 0
         self.since_ns = 0
         """When a phase was entered or left, or a step ended, last."""
@@ -73,10 +84,19 @@ class Steps:
         return self.driver == driver
 
     def _foreign(self) -> bool:
+        """Whether another thread, which is still there, has the steps; where none has, they are ours from here on."""
         ident = get_ident()
-        if not self._thread:
-            self._thread = ident
-        return self._thread != ident
+        if self._thread == ident:
+            return False
+        if self._thread and self._thread in threading._active:  # type: ignore[attr-defined]  # enumerate() would take a lock
+            return True
+        self._take_over(ident)
+        return False
+
+    def _take_over(self, ident: int) -> None:
+        self._settle()
+        self._thread, self._stack, self._times = ident, [], {}
+        self.current, self._boundary_ns = None, 0
 
     # enter, leave and roll run several times a step: what they do stands in them, not in calls
 
@@ -86,6 +106,9 @@ class Steps:
             return
         if self._left_ns:
             self._settle()
+        number = self._phases.get(phase) or self._number_of(phase)
+        if not number:
+            phase = OTHER
         now, stack, times = monotonic_ns(), self._stack, self._times
         if stack:
             spent = now - self.since_ns
@@ -95,7 +118,9 @@ class Steps:
             times[phase] = 0
         stack.append(phase)
         self.since_ns = now
-        self._cell.progress(self._shown, self._phases.get(phase) or self._number_of(phase), now)
+        words = self._cell.progress
+        words[0] = now
+        words[1] = self._shown | number
 
     def leave(self) -> None:
         """End the phase entered last; the one around it goes on."""
@@ -107,7 +132,9 @@ class Steps:
         self._times[stack.pop()] += spent
         self.accounted_ns += spent
         self.since_ns = now
-        self._cell.progress(self._shown, self._phases.get(stack[-1], 0) if stack else 0, now)
+        words = self._cell.progress
+        words[0] = now
+        words[1] = self._shown | self._phases.get(stack[-1], 0) if stack else self._shown
 
     def add(self, phase: str, ns: int) -> None:
         """Time of a phase that became known afterwards; it is taken from no other phase."""
@@ -125,13 +152,17 @@ class Steps:
 
     def begin(self, number: int | None = None) -> None:
         """A step begins; without a number it is the next one. A step that runs already goes on."""
-        if self._foreign() or (number is None and self.current is not None and not self._left_ns):
+        if self._foreign():
+            if self.current is not None or self.last is not None:
+                return
+            self._take_over(get_ident())
+        if number is None and self.current is not None and not self._left_ns:
             return
         self._settle()
         if not self._boundary_ns:
             self._boundary_ns = monotonic_ns()
-        self._shown = self.current = self._next if number is None else number
-        self.show()
+        self.current = self._next if number is None else number
+        self._show_step(self.current)
 
     def end(self, samples: int | None = None, tokens: int | None = None) -> None:
         """The step ends: one llmtrace.step record, its duration counted since the last end, else since its begin."""
@@ -148,8 +179,7 @@ class Steps:
         times, self._times = self._times, dict.fromkeys(self._stack, 0)
         self._tracer.emit_step(now, number, now - (self._boundary_ns or now), times, samples, tokens)
         self.last, self._boundary_ns, self._next, self.current = number, now, number + 1, following
-        self._shown = number if following is None else following
-        self.show()
+        self._show_step(number if following is None else following)
         self._tracer.step_done(number, now)
 
     def _charge(self) -> int:
@@ -163,7 +193,13 @@ class Steps:
 
     def show(self) -> None:
         """Write the progress word again: the process is alive, here."""
-        self._cell.progress(self._shown, self._number_of(self._stack[-1]) if self._stack else 0, monotonic_ns())
+        words = self._cell.progress
+        words[0] = monotonic_ns()
+        words[1] = self._shown | self._phases.get(self._stack[-1], 0) if self._stack else self._shown
+
+    def _show_step(self, number: int) -> None:
+        self._shown = progress_word(number, 0)
+        self.show()
 
     def _number_of(self, phase: str) -> int:
         found = self._phases.get(phase)

@@ -193,28 +193,28 @@ class phase:  # noqa: N801 - used like a function: `with llmtrace.phase("eval")`
     any other becomes a span of its own besides.
     """
 
-    __slots__ = ("_name", "_since_ns", "_steps")
+    __slots__ = ("_entered", "_name")
 
     def __init__(self, name: str) -> None:
         self._name = tried(str, name, otherwise="?")[:LONGEST_PHASE]
-        self._since_ns = 0
-        self._steps: Any = None
+        self._entered: list[tuple[Any, int]] = []
+        """Whose steps, and since when: one entry for each time that it is entered, for an object may be used within itself."""
 
     def __enter__(self) -> None:
         with shield("phase"):
             if (tracer := host.tracer) is not None:
-                self._steps, self._since_ns = tracer.steps, time.monotonic_ns()
+                self._entered.append((tracer.steps, time.monotonic_ns()))
                 tracer.steps.enter(self._name)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._steps is None:
+        if not self._entered:
             return
         with shield("phase"):
-            entered, self._steps = self._steps, None
+            entered, since_ns = self._entered.pop()
             if (tracer := host.tracer) is not None and tracer.steps is entered:
                 entered.leave()
                 if self._name not in PHASES:
-                    duration_ns = time.monotonic_ns() - self._since_ns
+                    duration_ns = time.monotonic_ns() - since_ns
                     tracer.emit(PHASE, kind="span", body=self._name, duration_ns=duration_ns, attributes={f"{PHASE}.name": self._name})
 
 

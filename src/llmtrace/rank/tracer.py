@@ -31,7 +31,6 @@ TICK_NS: Final = 1_000_000_000
 STEP_SCHEMA: Final = next(schema for schema in SCHEMAS if schema.name == STEP)
 
 Append = Callable[[int, bytes], None]
-Progress = Callable[[int, int, int], None]
 Callback = Callable[..., None]
 
 
@@ -39,25 +38,24 @@ def ignore(_kind: int, _payload: bytes) -> None:
     """Where records go while there is no ring, or emission is switched off."""
 
 
-def ignore_progress(_step: int, _phase: int, _now_ns: int) -> None:
-    """Where progress goes while there is no ring."""
-
-
 class Cell:
-    """The one mutable cell between emitters and the ring: fork, stop and `llmtrace off` exchange what is in it."""
+    """The one mutable cell between emitters and the ring: fork, stop and `llmtrace off` exchange what is in it.
+
+    `progress` are the ring's two words of progress (layout.py), written by Steps alone; two of nobody's while there is no ring.
+    """
 
     __slots__ = ("append", "frame_cap", "progress", "writer")
 
     def __init__(self) -> None:
         self.append: Append = ignore
-        self.progress: Progress = ignore_progress
+        self.progress = memoryview(bytearray(16)).cast("Q")
         self.frame_cap = 1 << 16
         self.writer: RingWriter | None = None
 
     def fill(self, writer: RingWriter | None) -> None:
         self.writer = writer
         self.append = ignore if writer is None else writer.append
-        self.progress = ignore_progress if writer is None else writer.progress
+        self.progress = memoryview(bytearray(16)).cast("Q") if writer is None else writer.progress_words
         self.frame_cap = 1 << 16 if writer is None else writer.frame_cap
 
 
@@ -92,6 +90,8 @@ class Tracer:
         """Called about once a second from steps and log lines: the runtime looks after its agent there."""
         self._next_tick_ns = 0
         self._on_step: tuple[Callback, ...] = ()
+        self._each_second: tuple[Callback, ...] = ()
+        self._next_second_ns = 0
         self._listeners: dict[str, list[Callback]] = {}
         self.steps = Steps(self)
 
@@ -192,7 +192,10 @@ class Tracer:
         """Tell those who asked that a step has ended."""
         for callback in self._on_step:
             callback(number)
-        if now_ns >= self._next_tick_ns:
+        if now_ns >= self._next_second_ns:
+            self._next_second_ns = now_ns + TICK_NS
+            for callback in self._each_second:
+                callback(number)
             self.tick()
 
     def progress(self) -> None:
@@ -227,6 +230,17 @@ class Tracer:
 
         def undo() -> None:
             self._on_step = tuple(other for other in self._on_step if other is not called)
+
+        return undo
+
+    def each_second(self, callback: Callable[[int], None]) -> Undo:
+        """The same at the first step that ends in a second: for what need not be known of every step, and costs it nothing."""
+        called = shielded(callback)
+        self._each_second = (*self._each_second, called)
+        self._next_second_ns = 0  # the newcomer hears of the very next step
+
+        def undo() -> None:
+            self._each_second = tuple(other for other in self._each_second if other is not called)
 
         return undo
 
@@ -270,8 +284,8 @@ class Tracer:
 
     def describe_all(self) -> None:
         """Everything a reader must know, for a new ring."""
-        whole = known_schemas()
-        self.describe(Description(schemas=whole.schemas, epochs=[Epoch(self.since_ns, self.identity)], phases=self.steps.phase_names()))
+        self.describe(Description(schemas=known_schemas().schemas, epochs=[Epoch(self.since_ns, self.identity)]))
+        self.describe(Description(phases=self.steps.phase_names()))  # apart: without it the records can still be read
 
     def mark_failed(self) -> None:
         """An exception is ending this process: its ring says `raised` from here on."""

@@ -128,3 +128,8 @@ def header_bytes_for(file_bytes: int) -> int:
 def frame_cap_for(capacity: int) -> int:
     """The longest frame in bytes, its word included: a segment, and never over 64 KiB. It is the reader's margin too."""
     return min(LARGEST_FRAME, capacity // SEGMENTS)
+
+
+def progress_word(step: int, phase: int) -> int:
+    """Step (-1: none) and a phase's number, under 65,536, as the second word of progress."""
+    return (step + 1 << 16 | phase) & (1 << 64) - 1

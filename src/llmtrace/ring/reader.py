@@ -192,7 +192,7 @@ class RingReader:
         """How many records lie before `head`, counted on from what was read last or from the newest mark."""
         if self._counted[0] == head:
             return self._counted[1]
-        start = max(self._counted, *self._marks(self._words[MARK_WORDS].tolist(), head))
+        start = max([self._counted, *self._marks(self._words[MARK_WORDS].tolist(), head)])
         try:
             more = len(walk(self._copy(start[0], head), start[0], self.capacity))
         except RingError:

@@ -42,7 +42,6 @@ STEPS: Final[Any] = (list.index, setitem, setitem, setitem)
 PAD_BYTES: Final = layout.PAD.to_bytes(4, "little")
 PENDING: Final = 1 << 14
 ATTEMPTS: Final = 1000
-_WORD: Final = (1 << 64) - 1
 
 
 def make_append(file: mmap, words: memoryview, state: list[State], count_cut: Callable[[], None]) -> Append:
@@ -206,9 +205,13 @@ class RingWriter:
 
     def progress(self, step: int, phase: int, now_ns: int = 0) -> None:
         """Where the process is, since `now_ns` (monotonic; else since now): a step (-1: none) and a phase's number, under 65,536."""
-        words = self._words
-        words[PROGRESS] = now_ns or monotonic_ns()
-        words[PROGRESS + 1] = (step + 1 << 16 | phase) & _WORD
+        self._words[PROGRESS] = now_ns or monotonic_ns()
+        self._words[PROGRESS + 1] = layout.progress_word(step, phase)
+
+    @property
+    def progress_words(self) -> memoryview:
+        """The two words that `progress` writes, for whoever writes them several times a step; of a closed ring, nobody's."""
+        return self._words[PROGRESS : PROGRESS + 2]
 
     def group(self, slot: int, enqueued: int, completed: int) -> None:
         """The last collective of a group that was enqueued and that completed; a slot beyond the 64th is ignored."""

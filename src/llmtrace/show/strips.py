@@ -59,10 +59,12 @@ class Cell(msgspec.Struct, frozen=True):
     mark: str = ""
 
 
-def stretches(standing: Standing) -> Iterator[Stretch]:
-    """The phases of each step laid out in their usual order, then what was begun and never finished."""
+def stretches(standing: Standing, scale: Scale) -> Iterator[Stretch]:
+    """The phases of each step in the stretch of time, laid out in their usual order, then what was begun and never finished."""
     process = standing.process
     for step in standing.steps:
+        if step.time_ns <= scale.start_ns or step.time_ns - (step.duration_ns or 0) >= scale.end_ns:
+            continue
         parts = list(_step_stretches(step))
         if cut_short(standing, step):
             parts = _opened(parts)
@@ -122,20 +124,27 @@ def _step_stretches(step: Record) -> Iterator[Stretch]:
 
 
 def _phases(step: Record) -> list[tuple[str, int]]:
-    usual = [(phase, int(step.attributes.get(name, 0))) for phase, name in _ATTRIBUTES]
+    attributes = step.attributes
+    return [(phase, int(length)) for phase, name in _phase_names(tuple(attributes)) if isinstance(length := attributes[name], int | float) and length > 0]
+
+
+@lru_cache(maxsize=64)
+def _phase_names(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """(phase, attribute) of a step that has these attributes, in the phases' usual order: most steps have the same."""
+    usual = [(phase, name) for phase, name in _ATTRIBUTES if name in names]
     others = [
-        (name.removeprefix(_OTHER_PREFIX).removesuffix("_ns"), int(value))
-        for name, value in step.attributes.items()
-        if name.endswith("_ns") and name.startswith(_OTHER_PREFIX) and name[len(_OTHER_PREFIX) : -3] not in PHASES and isinstance(value, int)
+        (name.removeprefix(_OTHER_PREFIX).removesuffix("_ns"), name)
+        for name in names
+        if name.endswith("_ns") and name.startswith(_OTHER_PREFIX) and name[len(_OTHER_PREFIX) : -3] not in PHASES
     ]
-    return [(phase, length) for phase, length in (*usual, *others) if length > 0]
+    return [*usual, *others]
 
 
 def strip(standings: Sequence[Standing], scale: Scale) -> list[Cell]:
     """One lane for ranks that did the same: in each cell the phase that most of the time went to."""
     weights: list[Counter[tuple[str, bool]]] = [Counter() for _ in range(scale.cells)]
     for standing in standings:
-        for part in stretches(standing):
+        for part in stretches(standing, scale):
             _weigh(part, scale, weights)
     cells = [_cell(weight) for weight in weights]
     first = min(scale.cell(standing.process.started_ns) for standing in standings)

@@ -29,8 +29,17 @@ def open_source(dirs: Sequence[str] = (), kind: str = "journal") -> Source:
         raise LookupError(f"no journal in {', '.join(dirs) or 'LLMTRACE_DIR or /var/tmp/llmtrace-*'}: nothing has been traced there yet")
     for missing in {Path(path) for path in dirs} - set(paths):
         guard.warn(f"there is no journal in {missing}: it is left out")
-    sources: list[Source] = [JournalSource(paths[0])] if len(paths) == 1 else _readable(paths)
+    sources: list[Source] = [_only(paths[0])] if len(paths) == 1 else _readable(paths)
     return sources[0] if len(sources) == 1 else Merged(sources)
+
+
+def _only(path: Path) -> Source:
+    try:
+        return JournalSource(path)
+    except JournalError as error:
+        if error.trouble != "empty":
+            raise
+        raise LookupError(str(error)) from None  # an agent is making it just now
 
 
 def _readable(paths: Sequence[Path]) -> list[Source]:

@@ -42,13 +42,13 @@ def report(tracer: Tracer, error: BaseException, seen_by: str) -> None:
     """
     if _MARK in error.__dict__ or isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and _is_no_failure(error)):
         return
-    error.__dict__[_MARK] = True
     with shield("failures.publish"):
         tracer.publish(TOPIC, error, seen_by)
     attributes = exception_attributes(error, STACKTRACE_BYTES)
     attributes[FAILURE_SEEN_BY] = seen_by
     attributes |= _where(tracer, error)
     tracer.emit(FAILURE, severity=_severity(error, seen_by), body=_headline(attributes), attributes=attributes)
+    error.__dict__[_MARK] = True  # only now: where this failed (at the stack's end), whoever sees it further out tries again
 
 
 def _headline(attributes: dict[str, Value]) -> str:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...guard import shielded
+from ...guard import shielded, tried
 from ...record import Value
 from ..lines import PLAIN, SEVERITIES, STAMPS, Lines, bounded_attributes, exception_attributes, local, on_device, severity_of
 
@@ -83,22 +83,31 @@ def is_line(logger: logging.Logger) -> bool:
 
 def would_wait(args: Any) -> bool:
     """Whether formatting these arguments would wait for a device."""
-    for value in args.values() if type(args) is dict else args if type(args) is tuple else ():  # noqa: SIM110 - a generator costs 0.3 us a line
-        if type(value) not in _FLAT and on_device(value):
+    for value in args.values() if type(args) is dict else args if type(args) is tuple else ():
+        if type(value) not in _FLAT and tried(on_device, value, otherwise=False):
             return True
     return False
 
 
 def _message(record: logging.LogRecord) -> str:
-    """The line's text. Arguments that do not fit are the user's error, which the handler reports: here they are shown raw."""
+    """The line's text. Arguments that do not fit or fail are the user's error, which the handler reports: here they are shown raw, if they can be."""
+    message = record.msg
+    if type(message) is str and not record.args:
+        return message
+    text = tried(_formatted, record, otherwise=None)
+    if text is None:
+        text = tried(_raw, record, otherwise=None)
+    return text if text is not None else f"{message if type(message) is str else type(message).__name__} (cannot be shown: its text fails)"
+
+
+def _raw(record: logging.LogRecord) -> str | None:
+    return f"{record.msg} {record.args!r}"
+
+
+def _formatted(record: logging.LogRecord) -> str | None:
     message = record.msg
     if type(message) is str:
-        if not record.args:
-            return message
-        try:
-            return message % record.args
-        except (TypeError, ValueError, KeyError, IndexError, OverflowError):
-            return f"{message} {record.args!r}"
+        return message % record.args
     if type(message) is dict and "event" in message:  # structlog's ProcessorFormatter hands its event over as a dict
         return str(message["event"])  # pyright: ignore[reportUnknownArgumentType]
     return record.getMessage()

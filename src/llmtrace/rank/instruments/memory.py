@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ...clock import monotonic_ns
 from ...names import MEMORY, SCHEMAS
 from ..instrument import Undo
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from ..tracer import Tracer
 
 SCHEMA: Final = next(schema for schema in SCHEMAS if schema.name == MEMORY)
-SECOND_NS: Final = 1_000_000_000
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -62,13 +60,8 @@ class Sampler:
     def __init__(self, tracer: Tracer) -> None:
         self._emit = tracer.positional(SCHEMA)
         self.resident = Resident()
-        self._next_ns = 0
 
-    def on_step(self, step: int) -> None:
-        now = monotonic_ns()
-        if now < self._next_ns:
-            return
-        self._next_ns = now + SECOND_NS
+    def sample(self, step: int) -> None:
         found = cuda_statistics().get
         self._emit(
             step,
@@ -88,7 +81,7 @@ class Memory:
 
     def install(self, tracer: Tracer) -> Undo:
         sampler = Sampler(tracer)
-        stop = tracer.on_step(sampler.on_step)
+        stop = tracer.each_second(sampler.sample)
 
         def undo() -> None:
             stop()

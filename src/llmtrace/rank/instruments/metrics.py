@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from ...guard import guard
 from ...names import METRIC, SCHEMAS
 from ..instrument import Undo
 from ..lines import on_device
@@ -28,7 +29,9 @@ class Numbers:
     """Writes the samples; `pending` holds (step, name, copy on the host, event) of copies on their way."""
 
     def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
         self._emit = tracer.positional(SCHEMA)
+        self._stop: Undo | None = None
         self.pending: deque[tuple[int | None, str, Any, Any]] = deque(maxlen=MOST_PENDING)
 
     def take(self, name: str, value: object, step: int | None) -> None:
@@ -46,13 +49,26 @@ class Numbers:
         copy = value.detach().to("cpu", non_blocking=True)  # pinned by torch, because non_blocking
         event = torch.cuda.Event()
         event.record(torch.cuda.current_stream(value.device))
+        if len(self.pending) == MOST_PENDING:
+            guard.warn(f"more than {MOST_PENDING} logged numbers wait for their device: the oldest are left out")
         self.pending.append((step, name, copy, event))
+        if self._stop is None:
+            self._stop = self._tracer.on_step(self.on_step)
 
     def on_step(self, _step: int) -> None:
-        """Write what has arrived, oldest first; query() asks the device and does not wait."""
+        """Write what has arrived, oldest first; query() asks the device and does not wait. Steps are listened to only meanwhile."""
         while self.pending and self.pending[0][3].query():
             step, name, copy, _ = self.pending.popleft()
             self._emit(step, clean_text(name), copy.item())
+        if not self.pending:
+            self.close()
+
+    def close(self) -> None:
+        """Wait for nothing more."""
+        self.pending.clear()
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
 
 
 class Metrics:
@@ -63,12 +79,11 @@ class Metrics:
 
     def install(self, tracer: Tracer) -> Undo:
         numbers = Numbers(tracer)
-        undos = (tracer.subscribe(TOPIC, numbers.take), tracer.on_step(numbers.on_step))
+        stop = tracer.subscribe(TOPIC, numbers.take)
 
         def undo() -> None:
-            for one in undos:
-                one()
-            numbers.pending.clear()
+            stop()
+            numbers.close()
 
         return undo
 

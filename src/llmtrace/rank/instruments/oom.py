@@ -148,7 +148,7 @@ class Watch:
             attributes[FAILURE_LINE] = line
         self._tracer.emit(OOM, severity=FATAL, body=safe_text(error), attributes=attributes)
 
-    def on_step(self, _step: int) -> None:
+    def each_second(self, _step: int) -> None:
         """Attach the observer as soon as CUDA is in use, and look no more."""
         torch: Any = sys.modules.get("torch")
         if self._attached or not getattr(getattr(torch, "cuda", None), "_initialized", False):  # is_initialized() costs a microsecond
@@ -174,7 +174,7 @@ class OutOfMemory:
 
     def install(self, tracer: Tracer) -> Undo:
         watch = Watch(tracer)
-        undos = (tracer.subscribe("failure", watch.on_failure), tracer.on_step(watch.on_step))
+        undos = (tracer.subscribe("failure", watch.on_failure), tracer.each_second(watch.each_second))
 
         def undo() -> None:
             watch.active = False

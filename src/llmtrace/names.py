@@ -78,6 +78,8 @@ PROCESS_SIGNAL: Final = "llmtrace.process.signal"
 PROCESS_ENDING: Final = "llmtrace.process.ending"
 PROCESS_UNSEEN: Final = "llmtrace.process.unseen"
 """True of a death that nobody saw: its time is the last sign of life, so it came later."""
+PROCESS_TEARDOWN_NS: Final = "llmtrace.process.teardown_ns"
+"""Of a process that said that it ends: how long after that it was gone (libraries take seconds to unload)."""
 PROCESS_COMMAND: Final = "llmtrace.process.command"
 
 OOM_DEVICE: Final = "llmtrace.oom.device"

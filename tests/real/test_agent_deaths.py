@@ -79,6 +79,19 @@ def test_a_clean_word_before_a_crash_at_exit_is_not_a_clean_end(llmtrace_dirs) -
         assert (SEEN.process(rank.span_id).ending, SEEN.process(rank.span_id).exit_code) == ("killed", -11)
 
 
+def test_the_onset_of_an_exit_with_a_code_is_its_own_word_not_the_end_of_its_teardown(llmtrace_dirs) -> None:
+    with Rank(0) as rank, agent():
+        until(SEEN.processes)
+        rank.tell("log", 1)
+        said_ns = time.time_ns()
+        rank.tell("end", "clean")
+        time.sleep(0.8)
+        rank.send("leave", 1)
+        incident = until(SEEN.incidents, 3)[0]
+        assert abs(incident.onset_ns - said_ns) < 400_000_000
+        assert incident.category == "process_death"
+
+
 def test_an_exception_is_an_incident_before_its_process_is_dead(llmtrace_dirs) -> None:
     with Rank(0), Rank(1) as rank, agent():
         until(lambda: len(SEEN.processes()) == 2)

@@ -154,7 +154,9 @@ def test_a_memory_error_that_says_nothing_more_leaves_no_empty_quote() -> None:
 
 
 def test_sys_exit_with_a_code_began_when_it_was_called_not_when_the_process_was_gone() -> None:
-    verdict = judged([ended(who(1), 98), lost_peer(0, 100)], [process(0, "raised", 1, 101), process(1, "exited", 1, 100.2)])
+    left = death(who(1), 100.2, 1)
+    left = msgspec.structs.replace(left, attributes={**left.attributes, "llmtrace.process.teardown_ns": 2_200_000_000})
+    verdict = judged([left, lost_peer(0, 100)], [process(0, "raised", 1, 101), process(1, "exited", 1, 100.2)])
     assert (facts(verdict), seconds(verdict.onset_ns)) == (("process_death", "root_cause", 1, [0]), 98)
 
 

@@ -18,6 +18,7 @@ from ..names import (
     PROCESS_ENDING,
     PROCESS_EXIT_CODE,
     PROCESS_SIGNAL,
+    PROCESS_TEARDOWN_NS,
     PROCESS_UNSEEN,
 )
 from ..record import FATAL, Ending, Value
@@ -32,7 +33,7 @@ def event(mono_ns: int, name: str, severity: int, body: str, step: int | None, a
     return encode((mono_ns, name, "event", severity, body, step, None, None, None, attributes))
 
 
-def death_event(mono_ns: int, ending: Ending, exit_code: int | None, step: int | None, is_rank: bool, *, seen: bool) -> bytes:
+def death_event(mono_ns: int, ending: Ending, exit_code: int | None, step: int | None, is_rank: bool, *, seen: bool, teardown_ns: int = 0) -> bytes:
     """`llmtrace.process` died. `seen` is False where nobody saw it and its time is the last sign of life."""
     attributes: dict[str, Value] = {PROCESS_ACTION: "died", PROCESS_ENDING: ending}
     if exit_code is not None:
@@ -41,6 +42,8 @@ def death_event(mono_ns: int, ending: Ending, exit_code: int | None, step: int |
             attributes[PROCESS_SIGNAL] = signal_name(-exit_code)
     if not seen:
         attributes[PROCESS_UNSEEN] = True
+    elif teardown_ns > 0:
+        attributes[PROCESS_TEARDOWN_NS] = teardown_ns
     body = _sentence(ending, exit_code) + ("" if seen else "; found dead later, the time is its last sign of life")
     return event(mono_ns, PROCESS, severity_of(ending, exit_code, is_rank), body, step, attributes)
 

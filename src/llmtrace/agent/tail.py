@@ -243,7 +243,9 @@ class Tail:
         is_rank = row.identity.role == "rank" and not self.superseded
         if text := read_fatal(self.fatal_path):
             yield fatal_event(self._death_ns(death), text, row.step)
-        yield death_event(self._death_ns(death), row.ending, row.exit_code, row.step, is_rank, seen=death.mono_ns is not None)
+        gone_ns, seen = self._death_ns(death), death.mono_ns is not None
+        teardown_ns = 0 if self.header.ended == "running" else gone_ns - self._last_sign_ns()  # its word is the last of its records
+        yield death_event(gone_ns, row.ending, row.exit_code, row.step, is_rank, seen=seen, teardown_ns=teardown_ns)
 
     @property
     def fatal_path(self) -> Path:

@@ -22,6 +22,7 @@ from ..names import (
     PROCESS,
     PROCESS_ACTION,
     PROCESS_ENDING,
+    PROCESS_TEARDOWN_NS,
     PROCESS_UNSEEN,
     STEP,
 )
@@ -41,6 +42,8 @@ ASKED_TO_END: Final = Classification("scheduler", "symptom", "somebody asked the
 ABORTED: Final = Classification("process_death", "ambiguous", "SIGABRT: native code gave up, over a fault of its own or over a peer's")
 LATE_NS: Final = 1_000_000_000
 """How late a death may be seen from outside, on a busy machine: what its peers say at once can lie this far before it."""
+LONGEST_TEARDOWN_NS: Final = 10_000_000_000
+"""A process that is gone longer than this after it said that it ends has done something else in between."""
 SHELL_BASE: Final = 128
 """A shell, and sys.exit in a signal handler, say 128 + N for signal N."""
 
@@ -271,7 +274,7 @@ def _death(process: Process, events: Mapping[str, list[Record]]) -> Evidence | N
     mine = events.get(process.identity.span_id, [])
     return Evidence(
         sort="stop" if code in ASKED else "death",
-        time_ns=(_left_ns(mine) if code is not None and code > 0 else None) or _gone_ns(process),
+        time_ns=_gone_ns(process) - (_teardown_ns(mine) if code is not None and code > 0 else 0),
         identity=process.identity,
         category=found.category,
         role=found.role,
@@ -290,9 +293,9 @@ def _gone_ns(process: Process) -> int:
     return process.ended_ns if process.ended_ns is not None else process.last_ns
 
 
-def _left_ns(events: Sequence[Record]) -> int | None:
-    """When a process said that it leaves: who calls sys.exit(1) has decided by then, though its libraries take seconds to unload."""
-    return next((r.time_ns for r in reversed(events) if r.attributes.get(PROCESS_ACTION) == "finished"), None)
+def _teardown_ns(events: Sequence[Record]) -> int:
+    """How long the process was on its way out: who calls sys.exit(1) has decided before it. Not of one that went on without llmtrace."""
+    return next((ns for r in events if isinstance(ns := r.attributes.get(PROCESS_TEARDOWN_NS), int) and ns <= LONGEST_TEARDOWN_NS), 0)
 
 
 def ended_well(process: Process) -> bool:

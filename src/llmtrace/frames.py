@@ -44,10 +44,15 @@ class Epoch(msgspec.Struct, frozen=True):
 
 
 class Description(msgspec.Struct, omit_defaults=True):
-    """What a ring says of itself, item by item as it was appended: schemas, identity epochs, names of phases and groups."""
+    """What a ring says of itself, item by item as it was appended: schemas, identity epochs, names of phases and groups.
+
+    `runs` are (since_ns, run): an epoch that differs from the one before in its run alone, in 16 bytes instead of 250, for a process
+    with thousands of runs.
+    """
 
     schemas: list[Schema] = []
     epochs: list[Epoch] = []
+    runs: list[tuple[int, int]] = []
     phases: dict[int, str] = {}
     groups: dict[int, str] = {}
 
@@ -66,6 +71,9 @@ def merge_descriptions(parts: Iterable[bytes]) -> Description:
     for part in map(_decode_description, parts):
         whole.schemas.extend(part.schemas)
         whole.epochs.extend(part.epochs)
+        if whole.epochs:
+            before = whole.epochs[-1].identity
+            whole.epochs.extend(Epoch(since_ns, msgspec.structs.replace(before, run=run)) for since_ns, run in part.runs)
         whole.phases.update(part.phases)
         whole.groups.update(part.groups)
     return whole

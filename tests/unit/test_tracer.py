@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import pathlib
+import shutil
+import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +15,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmtrace.frames import merge_descriptions
 from llmtrace.guard import guard
 from llmtrace.names import GENERAL, METRIC, SCHEMAS, STEP
 from llmtrace.rank.values import clean_attributes, clean_text, clean_value
+from llmtrace.ring import RingReader, create_ring
 from tests.support.recorder import Recorder
 
 METRIC_SCHEMA = next(schema for schema in SCHEMAS if schema.name == METRIC)
@@ -261,3 +266,20 @@ def test_the_hot_emitter_stamps_the_time_of_the_call() -> None:
     emit("m", "event", 9, None, None, None, None, None, None)
     first, second = recorder.records()
     assert 0 < first.time_ns <= second.time_ns
+
+
+def test_thousands_of_runs_are_told_apart_in_one_ring(tmp_path: Path) -> None:
+    ring = create_ring(rings := Path(tempfile.mkdtemp(dir="/dev/shm")), tmp_path, span_id="a" * 16, wanted_bytes=1 << 20)
+    assert ring is not None
+    tracer = Recorder().tracer
+    tracer.cell.fill(ring)
+    tracer.describe_all()
+    for run in range(1, 1001):
+        tracer.epoch(run=run)
+    assert ring.path is not None
+    reader = RingReader(ring.path)
+    epochs = merge_descriptions(reader.descriptions()).epochs
+    reader.close()
+    shutil.rmtree(rings)
+    assert [epoch.identity.run for epoch in epochs][-1000:] == list(range(1, 1001))
+    assert all(epoch.identity.trace_id == tracer.identity.trace_id for epoch in epochs)

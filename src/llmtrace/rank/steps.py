@@ -61,11 +61,16 @@ class Steps:
         """All the time that phases have been charged with, over all steps of the run."""
 
     def stop(self, *, failed: bool) -> None:
-        """The run is over: a step that an exception broke off does not end as one. Where it stood stays in the progress word."""
+        """The run is over: a step that an exception broke off does not end as one, and where it stood stays in the progress word.
+
+        Without an exception that word names the last step that was done, not the one that would have been next.
+        """
         if failed:
             self._left_ns = 0
         self._settle()
         self.current = None
+        if not failed and self.last is not None:
+            self._show_step(self.last)
 
     def left(self) -> None:
         """The loop was left within a step: by `break`, and then the step counts, or by an exception. What follows tells."""

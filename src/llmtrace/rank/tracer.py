@@ -269,7 +269,9 @@ class Tracer:
             return
         self.identity = msgspec.structs.replace(self.identity, **changed)
         self.stamp.read(self.identity)
-        self.describe(Description(epochs=[Epoch(time.monotonic_ns(), self.identity)]))
+        now_ns = time.monotonic_ns()
+        only_run = changed.keys() == {"run"}
+        self.describe(Description(runs=[(now_ns, self.identity.run)]) if only_run else Description(epochs=[Epoch(now_ns, self.identity)]))
         self.publish("identity", self.identity)
 
     def describe(self, part: Description) -> None:

@@ -180,8 +180,8 @@ def _lenient(setting: Setting, value: str, where: str) -> Any:
         return None
 
 
-def _as_text(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)
+def _as_text(value: Any) -> str:
+    return ",".join(map(str, value)) if type(value) in (list, tuple, set, frozenset) else str(value)
 
 
 def read_file(path: str) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..clock import monotonic_ns
 from ..config import resolve
@@ -159,7 +160,7 @@ def samples_in(batch: Any, depth: int = 3) -> int:
     shape = getattr(batch, "shape", None)
     if shape is not None:
         return int(shape[0]) if len(shape) and isinstance(shape[0], int) else 0
-    items: Any = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else ()
+    items = cast("Iterable[Any]", batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else ())
     return next((found for item in items if depth and (found := samples_in(item, depth - 1))), 0)
 
 

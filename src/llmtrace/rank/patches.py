@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from ..guard import shield, shielded
 
@@ -63,20 +63,20 @@ class Seam:
 
     def _in_chain(self, owner: Any, name: str) -> bool:
         """Whether our wrapper is still there, outermost or under the wrappers of other tools."""
-        found = vars(owner)[name]
+        found = cast("Any", vars(owner)[name])
         while found is not None and found is not self._proxy:
-            found = getattr(found, "__wrapped__", None)
+            found = cast("Any", getattr(found, "__wrapped__", None))
         return found is not None
 
     def _wrap(self, owner: Any, name: str) -> None:
         import wrapt  # only in a process that trains
 
-        self._original = vars(owner)[name]
-        self._proxy = wrapt.FunctionWrapper(self._original, _make_wrapper(self))  # pyright: ignore[reportUnknownMemberType]
+        self._original = original = cast("Callable[..., Any]", vars(owner)[name])
+        self._proxy = cast("Any", wrapt.FunctionWrapper(original, _make_wrapper(self)))
         setattr(owner, name, self._proxy)
 
     def _unwrap(self, owner: Any, name: str) -> None:
-        if vars(owner)[name] is self._proxy:
+        if self._proxy is vars(owner)[name]:
             setattr(owner, name, self._original)
             self._proxy = self._original = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -322,7 +322,9 @@ def _cut(values: tuple[Any, ...], surplus: int) -> tuple[Any, ...]:
 def _length(value: object) -> int:
     if isinstance(value, str):
         return len(value.encode())
-    return sum(_length(name) + _length(item) for name, item in value.items()) if isinstance(value, Mapping) else 0
+    if not isinstance(value, Mapping):
+        return 0
+    return sum(_length(name) + _length(item) for name, item in cast("Mapping[str, Value]", value).items())
 
 
 def _shorter(value: Any, surplus: int) -> Any:
@@ -331,7 +333,7 @@ def _shorter(value: Any, surplus: int) -> Any:
         kept = len(encoded) - surplus - len(CUT)
         return encoded[:kept].decode("utf-8", "ignore") + CUT if kept > 0 else CUT.strip()
     if isinstance(value, Mapping):
-        return _shorter_attributes(dict(value), surplus)
+        return _shorter_attributes(dict(cast("Mapping[str, Value]", value)), surplus)
     return value
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final, cast
 
 from ..guard import tried
 from ..record import Value
@@ -89,19 +89,27 @@ def _number(value: object) -> Value:
     return describe(value) if found is None else found
 
 
-def describe(value: object, depth: int = 0) -> str:
+def describe(value: Any, depth: int = 0) -> str:
     """A short text about any object, made without its own code unless it is of a plain type, and never longer than 200 characters."""
-    if isinstance(value, (list, tuple, set, frozenset)):
-        inner = ", ".join(_part(item, depth) for item in list(value)[:8]) if len(value) <= 64 else "..."
-        return _short(f"{type(value).__name__}({len(value)}): {inner}")
-    if isinstance(value, dict):
-        inner = ", ".join(f"{_part(name, depth)}: {_part(item, depth)}" for name, item in list(value.items())[:8]) if len(value) <= 64 else "..."
-        return _short(f"{type(value).__name__}({len(value)}): {inner}")
+    if isinstance(value, (list, tuple, set, frozenset, dict)):
+        return _short(_describe_many(cast("Collection[Any]", value), depth))
     if isinstance(value, (bytes, bytearray)):
         return _short(bytes(value[:LONGEST_DESCRIPTION]).decode("utf-8", "backslashreplace"))
     if str(type(value).__module__).partition(".")[0] in _TELLING:
         return _short(str(value))
     return f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
+def _describe_many(value: Collection[Any], depth: int) -> str:
+    """Type and length of a container, and its first members where it is a short one."""
+    inner = ", ".join(_members(value, depth)[:8]) if len(value) <= 64 else "..."
+    return f"{type(cast('object', value)).__name__}({len(value)}): {inner}"
+
+
+def _members(value: Collection[Any], depth: int) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{_part(name, depth)}: {_part(item, depth)}" for name, item in cast("dict[Any, Any]", value).items()]
+    return [_part(item, depth) for item in value]
 
 
 def _part(value: object, depth: int) -> str:

@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from shlex import quote
 from typing import Final
 
-from rich.console import RenderableType
+from rich.cells import cell_len
 from rich.text import Text
 
+from ..config import Config
+from ..directory import existing
 from ..names import FAILURE_LINE
 from .clean import one_line
-from .columns import hanging
-from .story import Story
+from .columns import GAP, hung_text
+from .hints import hint, manner
+from .story import Standing, Story
 from .strips import step_time_ns
 from .times import SECOND_NS
 from .view import View
-from .words import HINTS
 
 SHORT: Final = 12
 """So much of a trace id is enough for `llmtrace context`."""
 
 
-def advice(story: Story, view: View) -> Iterator[RenderableType]:
-    """First what this category asks for, then the commands."""
-    if story.incident is not None and (hint := HINTS.get(story.incident.category)):
-        yield Text(hint)
-    yield from hanging([(Text(why, "dim"), Text(command, "bold")) for command, why in _commands(story, view)], view)
+def reading_options(dirs: Sequence[str], config: Config) -> str:
+    """What a command needs to find the same journals from any shell and folder: `--dir DIR` unless the default lookup does."""
+    found = [Path(name) for name in dirs] or (existing((), config) if config.dir else [])
+    return " ".join(f"--dir {quote(os.path.abspath(path))}" for path in found)
+
+
+def advice(story: Story, view: View) -> Iterator[Text]:
+    """First what this fault asks for, then the commands."""
+    width = view.width if view.wrap else None
+    if story.incident is not None and (text := hint(story.incident, story.culprit)):
+        yield hung_text(Text(text), width, 0)
+    found = list(_commands(story, view))
+    indent = max(cell_len(why) for _, why in found) + len(GAP)
+    for command, why in found:
+        line = Text(why + " " * (indent - cell_len(why)), "dim")
+        for number, part in enumerate(_shell_lines(command, width and width - indent)):
+            line.append("\n" + " " * indent if number else "").append(part, "bold not dim")
+        yield line
+
+
+def _shell_lines(command: str, room: int | None) -> list[str]:
+    """A command as lines that a shell takes for one; a word that is longer than the room stays whole."""
+    if room is None or cell_len(command) <= room:
+        return [command]
+    lines = [""]
+    for word in command.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and cell_len(longer) + 2 > room:
+            lines[-1] += " \\"
+            lines.append(f"  {word}")
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def _commands(story: Story, view: View) -> Iterator[tuple[str, str]]:
@@ -33,10 +66,7 @@ def _commands(story: Story, view: View) -> Iterator[tuple[str, str]]:
     key = incident.id if incident else story.context.trace_id[:SHORT]
     base = " ".join(part for part in ("llmtrace context", key, view.options) if part)
     if story.culprit is not None:
-        if (trouble := story.culprit.trouble) is not None and (line := trouble.attributes.get(FAILURE_LINE)):
-            path, _, rest = one_line(str(line)).partition(":")
-            number = rest.split(" ")[0]
-            yield f"${{EDITOR:-vi}} +{number} {path}" if number.isdigit() else f"${{EDITOR:-vi}} {path}", "the line that failed"
+        yield from _of_culprit(story, story.culprit)
         yield f"{base} --rank {story.culprit.rank} --all | less", "the culprit alone"
     if incident is not None and (step := step_time_ns(story.standings)):
         seconds = max(1, round(20 * step / SECOND_NS))
@@ -47,3 +77,30 @@ def _commands(story: Story, view: View) -> Iterator[tuple[str, str]]:
     if incident is None and any(standing.process.ending == "running" for standing in story.standings):
         yield f"watch -n 5 {base}", "follow it"
     yield f"{base} --json", "for a program"
+
+
+def _of_culprit(story: Story, culprit: Standing) -> Iterator[tuple[str, str]]:
+    """The line that failed; for an end without one, where to ask."""
+    if culprit.trouble is not None and (line := culprit.trouble.attributes.get(FAILURE_LINE)):
+        path, number = _file_and_line(str(line))
+        yield f"${{EDITOR:-vi}} {f'+{number} ' if number else ''}{quote(path)}", "the line that failed"
+        return
+    how, code, category = manner(culprit), culprit.process.exit_code, story.incident.category if story.incident else ""
+    if how == "left" and category in ("process_death", "program_error", "unknown"):
+        yield f"grep -rnE --include='*.py' 'exit\\({code}\\)|SystemExit\\({code}\\)' {quote(_program(story))}", "where it may have left"
+    if how in ("killed", "unseen") and category in ("process_death", "host_oom", "unknown"):
+        node = one_line(culprit.process.identity.node) if story.nodes > 1 else ""
+        yield "dmesg -T | grep -iE 'killed process|oom' | tail", f"the kernel{f' of {node}' if node else ''}"
+
+
+def _file_and_line(line: str) -> tuple[str, str]:
+    path, _, rest = one_line(line).partition(":")
+    number = rest.split(" ")[0]
+    return path, number if number.isdigit() else ""
+
+
+def _program(story: Story) -> str:
+    """The folder of the user's code, as far as some rank's failure told a line of it."""
+    lines = [standing.trouble.attributes.get(FAILURE_LINE) for standing in story.standings if standing.trouble is not None]
+    paths = [_file_and_line(str(line))[0] for line in lines if line]
+    return next((os.path.dirname(path) for path in paths if path.startswith("/")), ".")

@@ -3,46 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
-from rich.cells import cell_len
-from rich.console import RenderableType
-from rich.table import Table
+from rich.cells import cell_len, get_character_cell_size
 from rich.text import Text
 
 from .view import View
 
-GAP = "  "
-TOGETHER = 200
-"""Rows a table: its cost grows faster than its length."""
+GAP: Final = "  "
+ROOM: Final = 20
+"""Where less than this is left for the last column, it goes below the others."""
+BELOW: Final = 4
 
 
-def hanging(rows: Sequence[Sequence[Text]], view: View) -> Iterator[RenderableType]:
+def hanging(rows: Sequence[Sequence[Text]], view: View) -> Iterator[Text]:
     """Rows of equally many cells, the first columns as wide as they need, the last as wide as there is room."""
+    return hung(rows, view.width if view.wrap else None)
+
+
+def hung(rows: Sequence[Sequence[Text]], width: int | None) -> Iterator[Text]:
+    """The same for a width in columns; None: no line is broken."""
     if not rows:
         return
-    if not view.wrap:
-        yield from _whole(rows)
-        return
     widths = [max(cell_len(row[column].plain) for row in rows) for column in range(len(rows[0]) - 1)]
-    for start in range(0, len(rows), TOGETHER):
-        table = Table.grid(padding=(0, len(GAP)))
-        for width in widths:
-            table.add_column(no_wrap=True, width=width)
-        table.add_column(overflow="fold")
-        for row in rows[start : start + TOGETHER]:
-            table.add_row(*row)
-        yield table
-
-
-def _whole(rows: Sequence[Sequence[Text]]) -> Iterator[Text]:
-    widths = [max(cell_len(row[column].plain) for row in rows) for column in range(len(rows[0]) - 1)]
-    indent = sum(width + len(GAP) for width in widths)
+    indent = sum(column + len(GAP) for column in widths)
     for row in rows:
         line = Text()
-        for cell, width in zip(row[:-1], widths, strict=True):
-            line.append_text(cell)
-            line.append(" " * (width - cell_len(cell.plain)) + GAP)
-        for number, part in enumerate(row[-1].split("\n", allow_blank=True)):
-            line.append("\n" + " " * indent if number else "")
-            line.append_text(part)
-        yield line
+        for cell, column in zip(row[:-1], widths, strict=True):
+            line.append_text(cell).append(" " * (column - cell_len(cell.plain)) + GAP)
+        if width is None or width - indent >= min(ROOM, width // 2):
+            yield _joined(line, _parts(row[-1], None if width is None else width - indent), indent)
+        else:
+            yield from wrapped(line, width)
+            yield _joined(Text(" " * BELOW), _parts(row[-1], width - BELOW), BELOW)
+
+
+def hung_text(text: Text, width: int | None, hang: int) -> Text:
+    """One text whose lines after the first are indented."""
+    lines = [text] if width is None else wrapped(text, width, width - hang)
+    return _joined(Text(), lines, hang)
+
+
+def _parts(text: Text, room: int | None) -> list[Text]:
+    lines = list(text.split("\n", allow_blank=True)) or [Text()]
+    return lines if room is None else [part for line in lines for part in wrapped(line, room)]
+
+
+def _joined(line: Text, parts: Sequence[Text], indent: int) -> Text:
+    for number, part in enumerate(parts):
+        line.append("\n" + " " * indent if number else "").append_text(part)
+    return line
+
+
+def wrapped(text: Text, width: int, later: int | None = None) -> list[Text]:
+    """Lines no wider than `width` (`later` from the second on), broken after a blank where there is one, within a word where there is none."""
+    plain = text.plain
+    if cell_len(plain) <= width:
+        return [text]
+    cuts, start, used, blank = [0], 0, 0, -1
+    for place, sign in enumerate(plain):
+        cells = get_character_cell_size(sign)
+        if sign == " ":
+            blank = place
+        elif used + cells > (width if len(cuts) == 1 or later is None else later):
+            start = blank + 1 if plain[start : blank + 1].strip() else place
+            cuts.append(start)
+            used = cell_len(plain[start:place])
+        used += cells
+    lines = list(text.divide(cuts[1:]))
+    for line in lines:
+        line.rstrip()
+    return lines

@@ -30,12 +30,15 @@ from ..names import (
 )
 from ..record import ERROR, WARN, Record
 from .clean import clean, cut, one_line
-from .columns import hanging
+from .columns import hanging, hung_text
+from .paths import place
 from .story import Story, briefly, said, signal_name
 from .times import clock, length, offset, size
 from .view import View
 
-EVIDENCE: Final = 8
+EVIDENCE: Final = 4
+WITNESSES: Final = 2
+"""So many of the others' records where nothing of the culprit itself is evidence."""
 LINES: Final = 8
 BODY: Final = 500
 TRACEBACK_LINES: Final = 28
@@ -45,15 +48,26 @@ _INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/
 
 
 def evidence(story: Story, view: View) -> Iterator[RenderableType]:
-    """A line a record: when, who, what."""
+    """A line a record that decides: when, who, what. What only followed stands in the log."""
     incident = story.incident
     if incident is None:
         return
     found = [story.records[name] for name in incident.evidence if name in story.records]
-    shown = sorted(found[:EVIDENCE], key=lambda record: record.time_ns)
-    yield from hanging([(Text(clock(record.time_ns), "dim"), Text(rank_of(record), "bold"), Text(cut(describe(record), 600))) for record in shown], view)
-    if rest := len(incident.evidence) - len(shown):
-        yield Text(f"{rest} more, outside this window or less telling", "dim")
+    shown = sorted(_deciding(found, story), key=lambda record: record.time_ns)
+    yield from hanging([(Text(clock(record.time_ns), "dim"), Text(rank_of(record), "bold"), Text(cut(describe(record, view), 600))) for record in shown], view)
+    rest, outside = len(found) - len(shown), len(incident.evidence) - len(found)
+    parts = [f"{rest} more followed, in the log below" if rest else "", f"{outside} more outside this window" if outside else ""]
+    if text := "; ".join(part for part in parts if part):
+        yield Text(text, "dim")
+
+
+def _deciding(found: Sequence[Record], story: Story) -> Sequence[Record]:
+    """The culprit's own records and those of nobody who merely suffered; else the first ones."""
+    if story.incident is None or story.culprit is None:
+        return found[:EVIDENCE]
+    guilty, symptoms = story.culprit.process.identity.span_id, story.incident.symptoms
+    own = [record for record in found if record.identity.span_id == guilty or record.identity.role != "rank" or record.identity.rank not in symptoms]
+    return own[:EVIDENCE] or found[:WITNESSES]
 
 
 def rank_of(record: Record) -> str:
@@ -63,12 +77,12 @@ def rank_of(record: Record) -> str:
     return one_line(record.identity.role) + ("" if rank is None else f" of {rank}")
 
 
-def describe(record: Record, whole: bool = False) -> str:
-    """Any record as one line for people; a long message by its first sentence unless `whole`."""
+def describe(record: Record, view: View) -> str:
+    """Any record as one line for people; a long message by its first sentence unless the reader asked for all."""
     if record.name == OOM:
-        return _out_of_memory(record)
+        return _out_of_memory(record, view)
     if record.name == FAILURE:
-        return f"raised {said(record) if whole else briefly(said(record), 200)}" + _place(record)
+        return f"raised {said(record) if view.whole else briefly(said(record), 200)}" + _place(record, view)
     if record.name == PROCESS:
         return _process(record)
     if record.body:
@@ -76,20 +90,20 @@ def describe(record: Record, whole: bool = False) -> str:
     return f"{one_line(record.name)} {_attributes(record)}".strip()
 
 
-def _place(record: Record) -> str:
+def _place(record: Record, view: View) -> str:
     line, phase = record.attributes.get(FAILURE_LINE), record.attributes.get(FAILURE_PHASE)
-    parts = [f", at {one_line(str(line))}" if line else "", f", in {one_line(str(phase)).replace('_', ' ')}" if phase else ""]
+    parts = [f", at {place(line, view)}" if line else "", f", in {one_line(str(phase)).replace('_', ' ')}" if phase else ""]
     return "".join(parts) + ("" if record.step is None else f", step {record.step:,}")
 
 
-def _out_of_memory(record: Record) -> str:
+def _out_of_memory(record: Record, view: View) -> str:
     facts = record.attributes
     device = one_line(str(facts.get(OOM_DEVICE, "cpu")))
     asked = _size(record, OOM_SIZE)
     parts = [f"out of memory on {device}" + (f": asked for {asked}" if asked else "")]
     names = ((OOM_FREE, "free"), (OOM_LIMIT, "limit"), (OOM_ALLOCATED, "allocated"), (OOM_RESERVED, "reserved"), (OOM_RSS, "resident"))
     parts += [f"{found} {word}" for name, word in names if (found := _size(record, name))]
-    return ", ".join(parts) + _place(record)
+    return ", ".join(parts) + _place(record, view)
 
 
 def _size(record: Record, name: str) -> str:
@@ -98,25 +112,23 @@ def _size(record: Record, name: str) -> str:
 
 
 def _process(record: Record) -> str:
-    """`process died, killed by SIGKILL`, `process ends, after an exception`, `process ended, exit code 0`."""
+    """`killed by SIGKILL`, `left with exit code 7`; after a word of its own the process is but `gone`: one end, not two."""
     facts = record.attributes
     action, ending = one_line(str(facts.get(PROCESS_ACTION, ""))), facts.get(PROCESS_ENDING)
-    if action == "finished" and ending == "raised":
-        return "process ends, after an exception"
+    if action == "finished":
+        return "an exception leaves the program" if ending == "raised" else "the program ends"
     if action != "died":
         return f"process {action}" if action else one_line(record.body or record.name)
-    return f"process {'ended' if ending == 'clean' else 'died'}, {_cause_of_death(record)}"
-
-
-def _cause_of_death(record: Record) -> str:
-    number, code = record.attributes.get(PROCESS_SIGNAL), record.attributes.get(PROCESS_EXIT_CODE)
+    number, code = facts.get(PROCESS_SIGNAL), facts.get(PROCESS_EXIT_CODE)
     if isinstance(number, str) and number:
-        return f"killed by {one_line(number)}"
+        return f"process killed by {one_line(number)}"
     if isinstance(number, int) and number:
-        return f"killed by {signal_name(abs(number))}"
-    if isinstance(code, int):
-        return f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
-    return "nobody saw how"
+        return f"process killed by {signal_name(abs(number))}"
+    if not isinstance(code, int):
+        return "process gone" if ending in ("clean", "raised") else "process gone, nobody saw how"
+    if code < 0:
+        return f"process killed by {signal_name(-code)}"
+    return f"process gone, exit code {code}" if ending in ("clean", "raised") else f"process left with exit code {code}"
 
 
 def _attributes(record: Record) -> str:
@@ -158,7 +170,7 @@ def last_lines(story: Story, view: View) -> Iterator[RenderableType]:
 
 def entry(record: Record, story: Story, view: View, who: str = "") -> Sequence[Text]:
     """One entry of a log as cells: seconds from the onset, who, text."""
-    body = clean(record.body) if record.body is not None and record.kind == "log" else describe(record, view.whole)
+    body = clean(record.body) if record.body is not None and record.kind == "log" else describe(record, view)
     body = body if view.whole else cut(body, BODY)
     style = "red" if record.severity >= ERROR else "yellow" if record.severity >= WARN else ""
     time = Text(f"{offset(record.time_ns - story.zero_ns):>9}", "dim")
@@ -174,7 +186,9 @@ def traceback(text: str, view: View) -> Iterator[Text]:
         shown = [*shown[:4], f"  {view.glyphs.dots} {len(shown) - TRACEBACK_LINES} lines", *shown[4 - TRACEBACK_LINES :]]
     for number, text_line in enumerate(shown):
         own = _is_own(text_line) or (number > 0 and _is_own(shown[number - 1]))
-        yield Text(text_line, "bold red" if number == len(shown) - 1 else "bold" if own else "dim")
+        indent = len(text_line) - len(text_line.lstrip()) + 4
+        style = "bold red" if number == len(shown) - 1 else "bold" if own else "dim"
+        yield hung_text(Text(text_line, style), view.width if view.wrap else None, min(indent, view.width // 3))
 
 
 def _is_own(text_line: str) -> bool:

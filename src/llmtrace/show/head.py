@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -11,22 +10,24 @@ from rich.text import Text
 
 from ..names import FAILURE_LINE
 from .clean import cut, one_line
-from .columns import hanging
-from .story import LATER_NS, Standing, Story, ending, plainly, rank_list, what_became, where, who
-from .strips import open_since_ns, step_time_ns
-from .times import ago, clock, date, day_and_clock, length
+from .columns import hung, hung_text
+from .fates import fates
+from .paths import place
+from .story import Story, ending, plainly, rank_list, where
+from .strips import step_time_ns
+from .times import SECOND_NS, ago, clock, date, day_and_clock, length
 from .view import View
 from .words import category_words, role_words
 
-_ADDRESS: Final = re.compile(r"\[?\b[0-9a-fA-F]*[.:][0-9a-fA-F.:]*\]?:\d{2,5}\b")
-"""An address with its port: other for each rank where the fate is one."""
+FRESH_NS: Final = 300 * SECOND_NS
+"""How long ago an incident was is said while that is what one wants to know."""
 
 
 def head(story: Story, view: View) -> Iterator[RenderableType]:
-    """One sentence, then the facts by name."""
-    yield _sentence(story, view)
+    """One sentence, then the facts by name; broken in a pipe too: this part is for people alone."""
+    yield hung_text(_sentence(story, view), view.width, 2)
     yield Text("")
-    yield from hanging([(Text(name, "dim"), value) for name, value in _facts(story, view)], view)
+    yield from hung([(Text(name, "dim"), value) for name, value in _facts(story, view)], view.width)
 
 
 def _sentence(story: Story, view: View) -> Text:
@@ -59,23 +60,23 @@ def _facts(story: Story, view: View) -> Iterator[tuple[str, Text]]:
         yield "what", Text(f"{category_words(incident.category)} ({incident.category}); {role_words(incident.role)}")
         if incident.reason:
             yield "why", Text(cut(plainly(one_line(incident.reason)), 400))
-        yield "who", _who(story)
+        yield "who", _who(story, view)
         yield "since", _since(story, view)
-    for number, line in enumerate(_others(story)):
+    for number, line in enumerate(fates(story)):
         yield ("others" if incident is not None else "ranks") if number == 0 else "", line
     yield "job", _job(story)
     if missing := _missing(story):
         yield "missing", Text(missing, "yellow")
 
 
-def _who(story: Story) -> Text:
+def _who(story: Story, view: View) -> Text:
     text = Text(_culprit_name(story), "bold")
     standing = story.culprit
     if standing is None:
         return text
-    pid, place = standing.process.identity.pid, where(standing)
+    pid, there = standing.process.identity.pid, where(standing)
     line = standing.trouble.attributes.get(FAILURE_LINE) if standing.trouble is not None else None
-    parts = [f", pid {pid}" if pid else "", f", in {place}" if place else "", f", at {one_line(str(line))}" if line else ""]
+    parts = [f", pid {pid}" if pid else "", f", in {there}" if there else "", f", at {place(line, view)}" if line else ""]
     silent = story.zero_ns - standing.process.last_ns
     if standing.trouble is None and standing.process.ending != "running" and silent > 0:
         parts.append(f", last heard {length(silent)} before")
@@ -98,52 +99,10 @@ def _since(story: Story, view: View) -> Text:
     incident = story.incident
     assert incident is not None
     text = Text(clock(incident.onset_ns), "bold")
-    late = incident.detected_ns - incident.onset_ns
-    text.append(
-        f" ({date(incident.onset_ns)}), detected {length(late)} later at {clock(incident.detected_ns)}; {ago(incident.onset_ns, view.now_ns)}", "not bold"
-    )
+    late, age = length(incident.detected_ns - incident.onset_ns), view.now_ns - incident.onset_ns
+    text.append(f" ({date(incident.onset_ns)}), detected {late} later at {clock(incident.detected_ns)}", "not bold")
+    text.append(f"; {ago(incident.onset_ns, view.now_ns)}" if age < FRESH_NS else "", "not bold")
     return text
-
-
-def _others(story: Story) -> Iterator[Text]:
-    """The other ranks, by what became of them; the largest group first."""
-    groups: dict[str, list[Standing]] = {}
-    for standing in story.others:
-        groups.setdefault(_fate(standing, story), []).append(standing)
-    if not groups and story.incident is not None and story.standings:
-        yield Text("there are none: it was alone")
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    for fate, group in ordered[:6]:
-        text = Text(who([standing.rank for standing in group]), "bold")
-        text.append(f": {fate}", "not bold")
-        text.append(_when(group, story), "not bold")
-        yield text
-    if len(ordered) > 6:
-        yield Text(f"and {len(ordered) - 6} more groups: see the lanes below")
-
-
-def _fate(standing: Standing, story: Story) -> str:
-    """What a rank was doing and what became of it, the same words for ranks that shared a fate."""
-    place = where(standing)
-    step = standing.last_step
-    if standing.bad:
-        happened = _ADDRESS.sub("[peer]", what_became(standing))
-        return f"{f'got as far as {place}, ' if place else ''}then {happened}"
-    if standing.process.ending == "clean":
-        return ending(standing.process) + ("" if step is None else f" after step {step:,}")
-    return f"still running{f', in {place}' if place and story.incident else ''}"
-
-
-def _when(group: Sequence[Standing], story: Story) -> str:
-    """When a group's fate met it, counted from the onset."""
-    times = [standing.trouble_ns for standing in group if standing.trouble_ns is not None]
-    if story.incident is None:
-        return ""
-    if times:
-        first = min(times) - story.zero_ns
-        return f" ({length(first)} {'after' if first > 0 else 'before'} the onset)" if abs(first) > LATER_NS else " (at the same moment)"
-    since = [since for standing in group if standing.process.ending == "running" and (since := open_since_ns(standing)) is not None]
-    return f" (no progress for {length(story.window.end_ns - min(since))})" if since else ""
 
 
 def _job(story: Story) -> Text:

@@ -14,7 +14,7 @@ from ..names import MEMORY
 from .clean import one_line
 from .story import Standing, Story, rank_list, signal_name
 from .strips import LETTERS, Cell, Scale, letter, nice_ns, step_time_ns, strip
-from .times import SECOND_NS, length, size
+from .times import SECOND_NS, after, length, size
 from .view import View
 
 FOLD_ABOVE: Final = 8
@@ -74,9 +74,7 @@ def _panel(
         line = Text(f"{view.glyphs.culprit if guilty else ' '}{lane.label}".ljust(label_width), "bold red" if guilty else "", no_wrap=True, overflow="crop")
         for cell in strip(lane.standings, scale):
             sign, style = _sign(cell, view)
-            shown.add(cell.mark or ("" if not cell.alive else "idle" if cell.phase is None else f"phase {cell.phase}"))
-            if cell.open:
-                shown.add("open")
+            shown.add(cell.mark or ("" if not cell.alive else "idle" if cell.phase is None else f"{'open' if cell.open else 'phase'} {cell.phase}"))
             line.append(sign, style)
         if not brief:
             line.append(f" {note}", "red" if guilty else "")
@@ -95,15 +93,24 @@ def _sign(cell: Cell, view: View) -> tuple[str, str]:
 
 
 def _axis(story: Story, view: View, scale: Scale, indent: int) -> Iterator[Text]:
-    """Two lines: seconds from the onset, and the ticks below them."""
+    """Two lines: seconds from the onset, and the ticks below them; as many as stand apart, and two where there is room at all."""
+    every_ns = (scale.end_ns - scale.start_ns) * 10 / max(scale.cells, 30)
+    rulers = [_ruler(story, view, scale, nice_ns(every_ns * finer)) for finer in (1, 0.7, 0.5, 0.3, 0.2)]
+    labels, ticks = next((ruler for ruler in rulers if ruler[1].count(view.glyphs.tick) > 1), max(rulers, key=lambda ruler: ruler[1].count(view.glyphs.tick)))
+    yield Text(" " * indent + "".join(labels), "dim", no_wrap=True, overflow="crop")
+    line = Text(" " * indent, no_wrap=True, overflow="crop")
+    for sign in ticks:
+        line.append(sign, "bold red" if sign == view.glyphs.onset else "dim")
+    yield line
+
+
+def _ruler(story: Story, view: View, scale: Scale, every: int) -> tuple[list[str], list[str]]:
+    """The cells of both lines, the onset first, then what is nearest to it and still finds room."""
     labels, ticks = [" "] * scale.cells, [" "] * scale.cells
-    every = nice_ns((scale.end_ns - scale.start_ns) * 10 / max(scale.cells, 30))
     zero = min(scale.cell(story.zero_ns), scale.cells - 1) if story.incident is None else scale.cell(story.zero_ns)
     running = any(standing.process.ending == "running" for standing in story.standings)
-    name = "onset" if story.incident else "now" if running else "end"
-    places = [(zero, name)]
-    first = (scale.start_ns - story.zero_ns) // every
-    last = (scale.end_ns - story.zero_ns) // every
+    places = [(zero, "onset" if story.incident else "now" if running else "end")]
+    first, last = (scale.start_ns - story.zero_ns) // every, (scale.end_ns - story.zero_ns) // every
     numbers = [number for number in sorted(range(first, last + 1), key=abs) if number]
     places += [(scale.cell(story.zero_ns + number * every), _tick(number * every)) for number in numbers]
     for cell, text in places:
@@ -111,11 +118,7 @@ def _axis(story: Story, view: View, scale: Scale, indent: int) -> Iterator[Text]
         if 0 <= cell < scale.cells and start >= 0 and all(sign == " " for sign in labels[max(0, start - 2) : start + len(text) + 2]):
             labels[start : start + len(text)] = text
             ticks[cell] = view.glyphs.onset if cell == zero else view.glyphs.tick
-    yield Text(" " * indent + "".join(labels), "dim", no_wrap=True, overflow="crop")
-    line = Text(" " * indent, no_wrap=True, overflow="crop")
-    for sign in ticks:
-        line.append(sign, "bold red" if sign == view.glyphs.onset else "dim")
-    yield line
+    return labels, ticks
 
 
 def _tick(ns: int) -> str:
@@ -206,7 +209,7 @@ def _end(lane: Lane, story: Story) -> str:
     first = min(standing.trouble_ns or 0 for standing in bad)
     code = bad[0].process.exit_code
     how = signal_name(-code) if code is not None and code < 0 and bad[0].trouble is None else f"exit {code}" if bad[0].trouble is None and code else "failed"
-    return f"{how} {round((first - story.zero_ns) / SECOND_NS, 1) + 0.0:+.1f} s"  # + 0.0: no negative zero
+    return f"{how} {after(first - story.zero_ns)}"
 
 
 def _memory(lane: Lane, story: Story) -> str:
@@ -222,11 +225,12 @@ def _memory(lane: Lane, story: Story) -> str:
 def _legend(shown: set[str], view: View) -> list[Text]:
     """Only what is in the picture."""
     glyphs = view.glyphs
-    entries = [(sign, STYLES[phase], _phase_words(phase)) for phase, sign in LETTERS.items() if f"phase {phase}" in shown]
-    if any(name.startswith("phase ") and name[6:] not in LETTERS for name in shown):
-        entries.append(("x", OTHER_STYLE, "another phase"))
-    if "open" in shown:
-        entries.append(("B", f"bold {STYLES['backward']}", "capital: begun, never finished"))
+    entries = [_letter_entry(phase, sign, shown) for phase, sign in LETTERS.items() if {f"phase {phase}", f"open {phase}"} & shown]
+    others = {name.partition(" ")[0] for name in shown if name.startswith(("phase ", "open ")) and name.partition(" ")[2] not in LETTERS}
+    if others:
+        entries.append(("x" if "phase" in others else "X", OTHER_STYLE, "another phase"))
+    if any(name.startswith("open ") for name in shown):
+        entries.append(("CAPITAL:", "bold", "begun, never finished"))
     entries += [(getattr(glyphs, mark), MARK_STYLES[mark], words) for mark, words in MARK_WORDS.items() if mark in shown]
     if "idle" in shown:
         entries.append((glyphs.alive, "dim", "no step runs"))
@@ -236,3 +240,8 @@ def _legend(shown: set[str], view: View) -> list[Text]:
             lines.append(Text())
         lines[-1].append(sign, style).append(f" {words}  ", "default")
     return lines
+
+
+def _letter_entry(phase: str, sign: str, shown: set[str]) -> tuple[str, str, str]:
+    """A letter as it occurs: as a capital where no such phase was ever finished."""
+    return sign if f"phase {phase}" in shown else sign.upper(), STYLES[phase], _phase_words(phase)

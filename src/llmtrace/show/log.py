@@ -10,7 +10,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..names import INCIDENT
+from ..names import FAILURE, INCIDENT, PROCESS, PROCESS_ACTION, PROCESS_ENDING
 from ..record import Record
 from .columns import hanging
 from .evidence import entry, rank_of
@@ -22,6 +22,8 @@ BEFORE: Final = 12
 AFTER: Final = 12
 WHO: Final = 16
 ALIKE_NS: Final = 1_000_000_000
+SAID_NS: Final = 1_000_000_000
+"""A process that says that an exception ends it, so soon after that exception, says it twice."""
 ALIKE_FROM: Final = 8
 """From this many ranks on, lines that differ only in numbers are one entry."""
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -66,25 +68,51 @@ def _wanted(story: Story, view: View) -> Sequence[Record]:
     """Lines and events, or the kinds and the rank that were asked for. The incident itself stands in the head."""
     kinds = view.kinds or {"log", "event"}
     found = (record for record in story.context.records if record.kind in kinds and record.name != INCIDENT)
-    return [record for record in found if view.rank in (None, record.identity.rank)]
+    chosen = [record for record in found if view.rank in (None, record.identity.rank)]
+    return chosen if view.whole else _without_echoes(chosen)
+
+
+def _without_echoes(records: Sequence[Record]) -> list[Record]:
+    """Less the `finished` of a process right after the exception that ended it."""
+    raised_ns: dict[str, int] = {}
+    kept: list[Record] = []
+    for record in records:
+        if record.name == FAILURE:
+            raised_ns[record.identity.span_id] = record.time_ns
+        facts = record.attributes
+        ends = record.name == PROCESS and facts.get(PROCESS_ACTION) == "finished" and facts.get(PROCESS_ENDING) == "raised"
+        if not ends or record.time_ns - raised_ns.get(record.identity.span_id, 0) > SAID_NS:
+            kept.append(record)
+    return kept
 
 
 def _alike(records: Sequence[Record], story: Story) -> list[Entry]:
-    """One entry for what several ranks said within a second; the culprit's own is never folded away."""
+    """One entry for what several ranks said within a second, where the order of what each of them said survives.
+
+    What the culprit said is never folded away, and nothing is moved across the onset or an event of the culprit.
+    """
     many = len(story.standings) >= ALIKE_FROM
     guilty = story.culprit.process.identity.span_id if story.culprit else None
     entries: list[Entry] = []
-    recent: dict[tuple[object, ...], Entry] = {}
+    recent: dict[tuple[object, ...], int] = {}
+    latest: dict[str, int] = {}
+    barrier = 0
     for record in records:
+        if record.time_ns >= story.zero_ns and entries and entries[-1].record.time_ns < story.zero_ns:
+            barrier = len(entries)
         body = record.body or str(record.attributes)
         own = record.identity.span_id == guilty
         key = (record.name, record.severity, own, record.step, _NUMBER.sub("#", body) if many else body)
-        found = recent.get(key)
-        name = rank_of(record)
-        if own or found is None or record.time_ns - found.record.time_ns > ALIKE_NS or name in found.who:
-            found = recent[key] = Entry(record, [], [])
-            entries.append(found)
-        found.who.append(name)
+        span = record.identity.span_id
+        index = recent.get(key, -1)
+        if own or index < barrier or latest.get(span, -1) >= index or record.time_ns - entries[index].record.time_ns > ALIKE_NS:
+            index = recent[key] = len(entries)
+            entries.append(Entry(record, [], []))
+        if own and record.kind == "event":
+            barrier = len(entries)
+        latest[span] = index
+        found = entries[index]
+        found.who.append(rank_of(record))
         found.ranks.append(record.identity.rank)
         found.exactly = found.exactly and record.body == found.record.body
     return entries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
@@ -22,6 +23,8 @@ from .view import View
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 METRICS: Final = 6
+NODE_SAMPLE: Final = "llmtrace.node."
+_HOST_FREE: Final = re.compile(r"memory[._](?:free|available)_bytes$")
 MEMORIES: Final = (
     ("llmtrace.memory.rss_bytes", "host memory"),
     ("llmtrace.memory.allocated_bytes", "GPU memory, allocated"),
@@ -43,11 +46,14 @@ def numbers(story: Story, view: View) -> Iterator[RenderableType]:
     speaker = story.spokesman or next(iter(story.standings), None)
     if speaker is None:
         return
-    rows = [_row(series, story, view) for series in _all(speaker, story)]
+    found = list(_all(speaker, story))
+    rows = [_row(series, view) for series in found]
     if rows:
         if (comparison := _comparison(speaker, story)) is not None:
             rows.insert(1, comparison)
         yield from hanging(rows, view)
+        if not view.ascii_only and any(len(series.points) > cells_of(view) for series in found):
+            yield Text("Bars between the first and the last are the largest of their stretch.", "dim")
 
 
 def _all(speaker: Standing, story: Story) -> Iterator[Series]:
@@ -60,12 +66,24 @@ def _all(speaker: Standing, story: Story) -> Iterator[Series]:
         found = [(record.time_ns, value) for record in own if record.name == MEMORY and (value := _number(record, attribute)) is not None]
         if any(value for _, value in found):
             yield Series(words, found, "bytes")
+    yield from _free_memory(speaker, story)
     logged: dict[str, list[tuple[int, float]]] = {}
     for record in own:
         if record.name == METRIC and (value := _number(record, METRIC_VALUE)) is not None:
             logged.setdefault(str(record.attributes.get(METRIC_NAME, "")), []).append((record.time_ns, value))
     for name, points in list(logged.items())[:METRICS]:
         yield Series(cut(one_line(name), 30), points)
+
+
+def _free_memory(speaker: Standing, story: Story) -> Iterator[Series]:
+    """What the culprit's node had left, where the agent measured it: who killed it is often this."""
+    node, points = speaker.process.identity.node, list[tuple[int, float]]()
+    for record in story.context.records:
+        if record.kind == "sample" and record.identity.node == node and record.name.startswith(NODE_SAMPLE) and "gpu" not in record.name:
+            free = [value for name in record.attributes if _HOST_FREE.search(name) and (value := _number(record, name)) is not None]
+            points += [(record.time_ns, value) for value in free[:1]]
+    if points:
+        yield Series("node's free memory", points, "bytes")
 
 
 def _number(record: Record, attribute: str) -> float | None:
@@ -75,19 +93,24 @@ def _number(record: Record, attribute: str) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def _row(series: Series, story: Story, view: View) -> Sequence[Text]:
+def _row(series: Series, view: View) -> Sequence[Text]:
+    """The curve, and numbers of what is drawn: its first and its last bar, and the tallest."""
     values = [value for _, value in series.points]
-    odd = any(not math.isfinite(value) for value in values)
-    finite = [value for value in values if math.isfinite(value)]
-    change = (
-        f"{_spelled(values[0], series.unit)} {view.glyphs.arrow} {_spelled(values[-1], series.unit)}"
-        if values[0] != values[-1]
-        else _spelled(values[0], series.unit)
-    )
-    middle = f", median {_spelled(median(finite), series.unit)}, most {_spelled(max(finite), series.unit)}" if series.unit == "ns" and finite else ""
-    cells = 20 if view.width < 120 else 48
-    curve = "" if view.ascii_only else sparkline(series.points, story.window.start_ns, story.zero_ns, cells)
-    return Text(series.name), Text(curve, "cyan"), Text(change + middle, "bold red" if odd else "")
+    bars = drawn(values, cells_of(view))
+    odd = any(not math.isfinite(value) for value in bars)
+    first, last = _spelled(bars[0], series.unit), _spelled(bars[-1], series.unit)
+    text = first if first == last else f"{first} {view.glyphs.arrow} {last}"
+    finite = [value for value in bars if math.isfinite(value)]
+    if finite and (most := _spelled(max(finite), series.unit)) not in (first, last):
+        text += f", max {most}"
+    if series.unit == "ns":
+        text += f", median {_spelled(median(values), series.unit)}"
+    return Text(series.name), Text("" if view.ascii_only else sparkline(bars), "cyan"), Text(text, "bold red" if odd else "")
+
+
+def cells_of(view: View) -> int:
+    """How many bars a curve has."""
+    return 20 if view.width < 120 else 48
 
 
 def _spelled(value: float, unit: str) -> str:
@@ -96,22 +119,28 @@ def _spelled(value: float, unit: str) -> str:
     return length(int(value)) if unit == "ns" else size(value) if unit == "bytes" else f"{value:.4g}"
 
 
-def sparkline(points: Sequence[tuple[int, float]], start_ns: int, end_ns: int, cells: int) -> str:
-    """The last value in each cell of time as a block of its height, held until the next; `?` where it is no finite number."""
-    start_ns, cells = max(start_ns, points[0][0]), min(cells, len(points))
-    found: list[float | None] = [None] * cells
-    for time_ns, value in points:
-        found[min(cells - 1, max(0, (time_ns - start_ns) * cells // max(1, end_ns - start_ns)))] = value
-    for index in range(1, cells):
-        found[index] = found[index - 1] if found[index] is None else found[index]
-    finite = [value for value in found if value is not None and math.isfinite(value)]
+def drawn(values: Sequence[float], cells: int) -> list[float]:
+    """What the bars stand for, in order: the first and the last value, and between them the largest of each stretch; what is no finite number wins."""
+    if len(values) <= cells:
+        return list(values)
+    if cells < 3:
+        return [*values[: cells - 1], values[-1]]
+    middle, count = values[1:-1], cells - 2
+    return [values[0], *(_largest(middle[index * len(middle) // count : (index + 1) * len(middle) // count]) for index in range(count)), values[-1]]
+
+
+def _largest(values: Sequence[float]) -> float:
+    return next((value for value in values if not math.isfinite(value)), max(values))
+
+
+def sparkline(bars: Sequence[float]) -> str:
+    """Each as a block of its height, the largest as the tallest one; `?` where it is no finite number."""
+    finite = [value for value in bars if math.isfinite(value)]
     least, most = min(finite, default=0.0), max(finite, default=0.0)
-    return "".join(_block(value, least, most) for value in found)
+    return "".join(_block(value, least, most) for value in bars)
 
 
-def _block(value: float | None, least: float, most: float) -> str:
-    if value is None:
-        return " "
+def _block(value: float, least: float, most: float) -> str:
     if not math.isfinite(value):
         return "?"
     span = most / 2 - least / 2  # halves: the difference of two huge numbers is no number

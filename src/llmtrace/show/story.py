@@ -238,12 +238,3 @@ def briefly(text: str, most: int = 120) -> str:
     """The first sentence of a message, where that says enough; at most `most` characters."""
     first = _SENTENCE_END.split(text, maxsplit=1)[0]
     return cut(first if len(first) >= ENOUGH else text, most)
-
-
-def what_became(standing: Standing) -> str:
-    """A rank's exception, and its end where that says more than the exception."""
-    trouble = standing.trouble
-    if trouble is None:
-        return ending(standing.process)
-    code = standing.process.exit_code
-    return briefly(said(trouble)) + (f"; then killed by {signal_name(-code)}" if code is not None and code < 0 else "")

@@ -154,7 +154,29 @@ def strip(standings: Sequence[Standing], scale: Scale) -> list[Cell]:
     for mark, time_ns in _marks(standings):
         if 0 <= (index := scale.cell(time_ns)) < scale.cells:
             cells[index] = Cell(None, mark=mark)
+    _show_last_phase(standings, scale, cells)
     return cells
+
+
+def _show_last_phase(standings: Sequence[Standing], scale: Scale, cells: list[Cell]) -> None:
+    """The cell before the first end is what never finished, however short it was: a strip of any scale names the same phase."""
+    found = [(part, end_ns) for standing in standings if (end_ns := _end_ns(standing)) is not None and (part := _open_stretch(standing, end_ns))]
+    if not found:
+        return
+    part, end_ns = min(found, key=lambda item: item[1])
+    before = scale.cell(end_ns) - 1
+    if 0 <= before < scale.cells - 1 and not cells[before].mark and cells[before + 1].mark:
+        cells[before] = Cell(part.phase, open=True)
+
+
+def _end_ns(standing: Standing) -> int | None:
+    return standing.trouble_ns or standing.process.ended_ns
+
+
+def _open_stretch(standing: Standing, end_ns: int) -> Stretch | None:
+    """What the rank was in when it ended."""
+    last = Scale(end_ns - TOGETHER_NS, end_ns + TOGETHER_NS, 1)
+    return next((part for part in reversed(list(stretches(standing, last))) if part.open), None)
 
 
 def _weigh(part: Stretch, scale: Scale, weights: list[Counter[tuple[str, bool]]]) -> None:

@@ -49,14 +49,20 @@ def offset(ns: int) -> str:
     return f"{ns / SECOND_NS:+.3f}"
 
 
+def after(ns: int) -> str:
+    """When something followed the onset: `+1.2 s`, and `+0.006 s` where a tenth of a second says nothing."""
+    seconds = ns / SECOND_NS
+    return "+0.0 s" if abs(seconds) < 0.0005 else f"{seconds:+.3f} s" if abs(seconds) < 0.0995 else f"{seconds:+.1f} s"
+
+
 def ago(time_ns: int, now_ns: int) -> str:
     return "just now" if now_ns - time_ns < SECOND_NS else f"{length(now_ns - time_ns)} ago"
 
 
 def size(count: float) -> str:
-    """`12.3 GiB`: powers of 1024."""
+    """`12.3 GiB`, `256.0 TiB`: powers of 1024, one decimal, as in an incident's summary."""
     units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
     while abs(count) >= 1024 and len(units) > 1:
         count /= 1024
         units.pop(0)
-    return f"{count:.0f} {units[0]}" if units[0] == "bytes" or abs(count) >= 100 else f"{count:.1f} {units[0]}"
+    return f"{count:.0f} {units[0]}" if units[0] == "bytes" else f"{count:.1f} {units[0]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import msgspec
@@ -27,9 +28,16 @@ UNICODE: Final = Glyphs("·", "!", "✗", "■", "▼", "╷", "▶", "…", "·
 ASCII: Final = Glyphs(".", "!", "X", "=", "v", "'", ">", "...", "-", "-", "->")
 
 
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # removed while we stand in it
+        return ""
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """`width` in columns; `wrap` breaks long lines there (never in a pipe, where lines are for grep); `options` goes into
-    the commands that are proposed (`--dir ...`); `whole` shows every line uncut;
+    """`width` in columns; `wrap` breaks long lines there (in a pipe, where lines are for grep, only those of the head are broken); `options` goes into
+    the commands that are proposed (`--dir ...`); `whole` shows every line uncut; `here` is what paths are shown relative to;
     `kinds` and `rank` choose what the interleaved log holds: the lanes and the verdict are always of everybody."""
 
     now_ns: int
@@ -38,6 +46,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     wrap: bool = True
     options: str = ""
     whole: bool = False
+    here: str = msgspec.field(default_factory=_here)
     kinds: frozenset[str] | None = None
     rank: int | None = None
 

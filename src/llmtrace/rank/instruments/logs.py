@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...guard import shielded, tried
 from ...record import Value
@@ -83,7 +83,7 @@ def is_line(logger: logging.Logger) -> bool:
 
 def would_wait(args: Any) -> bool:
     """Whether formatting these arguments would wait for a device."""
-    for value in args.values() if type(args) is dict else args if type(args) is tuple else ():
+    for value in cast("Iterable[Any]", args.values() if type(args) is dict else args if type(args) is tuple else ()):
         if type(value) not in _FLAT and tried(on_device, value, otherwise=False):
             return True
     return False
@@ -116,7 +116,7 @@ def _formatted(record: logging.LogRecord) -> str | None:
 def _attributes(record: logging.LogRecord) -> dict[str, Value] | None:
     found = {name: value for name, value in record.__dict__.items() if name not in STANDARD and not name.startswith("_")}
     if type(record.msg) is dict:
-        message: dict[str, Any] = record.msg
+        message = cast("dict[str, Any]", record.msg)
         found.update({name: value for name, value in message.items() if name != "event" and name not in STAMPS and not str(name).startswith("_")})
     attributes = bounded_attributes(found)
     error = record.exc_info[1] if type(record.exc_info) is tuple else None

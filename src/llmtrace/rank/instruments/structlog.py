@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...guard import shield, shielded
 from ...record import DEBUG, ERROR, FATAL, INFO, WARN, Value
@@ -86,9 +86,11 @@ def attributes_of(fields: dict[str, Any]) -> dict[str, Value] | None:
 
 def error_of(given: Any) -> BaseException | None:
     """The exception that `exc_info=` means: itself, a tuple's, or the one being handled where it is just true."""
-    if isinstance(given, BaseException) or not given:
-        return given or None
-    return given[1] if isinstance(given, tuple) else sys.exc_info()[1]
+    if isinstance(given, BaseException):
+        return given
+    if not given:
+        return None
+    return cast("tuple[Any, BaseException, Any]", given)[1] if type(given) is tuple else sys.exc_info()[1]
 
 
 def ambient() -> dict[str, Any]:
@@ -126,13 +128,13 @@ class Links:
 
     def __init__(self, base: Any, stamp: Callable[..., Any], capture: Callable[..., Any]) -> None:
         self._base, self._stamp, self._capture, self._active = base, stamp, capture, True
-        self._found = {name: vars(base)[name] for name in ("_process_event", "_proxy_to_logger")}
+        self._found: dict[str, Any] = {name: vars(base)[name] for name in ("_process_event", "_proxy_to_logger")}
         self._links = {"_process_event": self._make_process_event(), "_proxy_to_logger": self._make_proxy()}
         for name, link in self._links.items():
             setattr(base, name, link)
 
     def _make_process_event(self) -> Callable[..., Any]:
-        found = self._found["_process_event"]
+        found: Callable[..., Any] = self._found["_process_event"]
 
         def _process_event(bound: Any, method_name: str, event: Any, event_kw: dict[str, Any]) -> Any:
             if not self._active:
@@ -148,7 +150,7 @@ class Links:
         return _process_event
 
     def _make_proxy(self) -> Callable[..., Any]:
-        found = self._found["_proxy_to_logger"]
+        found: Callable[..., Any] = self._found["_proxy_to_logger"]
 
         def _proxy_to_logger(bound: Any, method_name: str, event: Any = None, *args: Any, **event_kw: Any) -> Any:
             try:

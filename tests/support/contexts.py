@@ -164,12 +164,14 @@ def _broken(ranks: int, culprit: int, nodes: int = 1, at: int = 340, step_ns: in
     return job
 
 
-def _lose_peers(job: Job, culprit: int, at: int, started_ns: int, code: int = 1) -> None:
+def _lose_peers(job: Job, culprit: int, at: int, started_ns: int, code: int = 1) -> list[Record]:
+    """The others' exceptions, the programs that these leave, and the ends of their processes; what a real incident names as evidence too."""
+    found: list[Record] = []
     for rank in range(len(job.identities)):
         if rank != culprit:
             lost = ONSET + 310 * MS + rank * 2 * MS
             message = f"[../third_party/gloo/gloo/transport/tcp/pair.cc:538] Connection closed by peer [127.0.0.1]:{30000 + rank}"
-            job.add(
+            failure = job.add(
                 rank,
                 lost,
                 "event",
@@ -179,9 +181,19 @@ def _lose_peers(job: Job, culprit: int, at: int, started_ns: int, code: int = 1)
                 body=f"RuntimeError: {message}",
                 **_failure("RuntimeError", message, "backward", "/home/ada/gpt/train.py:66 in train"),
             )
+            found.append(failure)
+            job.add(rank, lost + 100_000, "event", names.PROCESS, **{names.PROCESS_ACTION: "finished", names.PROCESS_ENDING: "raised"})
+            _die(job, rank, lost + 900 * MS, code, "raised")
             job.process(
                 rank, started_ns, lost, ending="raised", ended_ns=lost + 900 * MS, exit_code=code, last_step=at, phase="backward", progress_ns=ONSET + 3 * MS
             )
+    return found
+
+
+def _die(job: Job, rank: int, at_ns: int, code: int, ending: str) -> Record:
+    """The agent's word on a process that is gone."""
+    facts: dict[str, Value] = {names.PROCESS_ACTION: "died", names.PROCESS_EXIT_CODE: code, names.PROCESS_ENDING: ending}
+    return job.add(rank, at_ns, "event", names.PROCESS, severity=FATAL, **facts, **({names.PROCESS_SIGNAL: -code} if code < 0 else {}))
 
 
 def _failure(kind: str, message: str, phase: str, line: str, trace: str = "") -> dict[str, Value]:
@@ -219,12 +231,12 @@ def oom(ranks: int = 4, culprit: int = 2, nodes: int = 1, at: int = 340) -> Cont
     job.process(
         culprit, started, ONSET + 2 * MS, ending="raised", ended_ns=ONSET + 1240 * MS, exit_code=1, last_step=at, phase="forward", progress_ns=ONSET - 12 * MS
     )
-    _lose_peers(job, culprit, at, started)
+    symptoms = _lose_peers(job, culprit, at, started)
     others = [rank for rank in range(ranks) if rank != culprit]
     node = job.identities[culprit].node
     incident = _incident(
         job,
-        [first, failure],
+        [first, failure, *symptoms],
         culprit,
         "host_oom",
         "root_cause",
@@ -248,11 +260,11 @@ def kill(ranks: int = 4, culprit: int = 1) -> Context:
         **{names.PROCESS_ACTION: "died", names.PROCESS_SIGNAL: 9, names.PROCESS_EXIT_CODE: -9, names.PROCESS_ENDING: "killed"},
     )
     job.process(culprit, started, ONSET - 12 * MS, ending="killed", ended_ns=ONSET, exit_code=-9, last_step=340, phase="forward", progress_ns=ONSET - 12 * MS)
-    _lose_peers(job, culprit, 340, started, code=-15)
+    symptoms = _lose_peers(job, culprit, 340, started, code=-15)
     others = [rank for rank in range(ranks) if rank != culprit]
     incident = _incident(
         job,
-        [death],
+        [death, *symptoms],
         culprit,
         "process_death",
         "ambiguous",
@@ -280,11 +292,11 @@ def exception(ranks: int = 4, culprit: int = 3, slow: bool = False) -> Context:
         **_failure("ValueError", "bad batch 7f3a", "forward", "/home/ada/gpt/train.py:61 in training_step"),
     )
     job.process(culprit, started, ONSET, ending="raised", ended_ns=ONSET + 1100 * MS, exit_code=1, last_step=at, phase="forward", progress_ns=ONSET - 12 * MS)
-    _lose_peers(job, culprit, at, started, code=-15)
+    symptoms = _lose_peers(job, culprit, at, started, code=-15)
     others = [rank for rank in range(ranks) if rank != culprit]
     incident = _incident(
         job,
-        [first],
+        [first, *symptoms],
         culprit,
         "program_error",
         "root_cause",
@@ -303,10 +315,10 @@ def leave(ranks: int = 2, culprit: int = 1) -> Context:
         culprit, ONSET, "event", names.PROCESS, severity=FATAL, **{names.PROCESS_ACTION: "died", names.PROCESS_EXIT_CODE: 7, names.PROCESS_ENDING: "exited"}
     )
     job.process(culprit, started, ONSET - 12 * MS, ending="exited", ended_ns=ONSET, exit_code=7, last_step=340, phase="forward", progress_ns=ONSET - 12 * MS)
-    _lose_peers(job, culprit, 340, started)
+    symptoms = _lose_peers(job, culprit, 340, started)
     incident = _incident(
         job,
-        [death],
+        [death, *symptoms],
         culprit,
         "process_death",
         "root_cause",

@@ -58,8 +58,8 @@ def test_each_fault_answers_what_who_since_when_and_what_next(contexts: dict[str
     assert f"detected {(incident.detected_ns - ONSET) // MS} ms later" in head
     assert "3 min 20 s ago" in head
     assert "ranks 0" in head or "rank 0" in head
-    assert "Connection closed by peer" in head
-    assert "310 ms after the onset" in head or "312 ms after the onset" in head
+    assert re.search(r"ranks? 0.*lost (its|their) peer \+0\.3", head)
+    assert "Connection closed by peer [127.0.0.1]:3000" in text
     assert f"llmtrace context {incident.id} --rank {BROKEN[name]} --all | less" in text
 
 
@@ -127,7 +127,7 @@ def test_a_step_whose_phase_was_cleared_on_the_way_out_still_shows_as_unfinished
     records = [msgspec.structs.replace(r, attributes={**r.attributes, names.FAILURE_PHASE: ""}) if r.name == names.FAILURE else r for r in context.records]
     closer = seen(msgspec.structs.replace(context, processes=processes, records=records)).partition("closer:")[2]
     assert re.search(r"rank 0 .*S{10,}!", closer)
-    assert "s step, phase not known" in closer
+    assert "S step, phase not known" in closer
 
 
 def test_the_record_of_the_step_that_failed_tells_the_phase_where_nothing_else_does() -> None:
@@ -173,7 +173,7 @@ def test_rank_and_kinds_choose_lines_and_leave_the_lanes_alone(contexts: dict[st
 def test_in_a_pipe_a_line_stays_one_line(contexts: dict[str, Context]) -> None:
     text = seen(contexts["hostile"], wrap=False)
     assert re.search(r"^ +-0\.005  rank 0  x{500} \[4,500 more characters\]$", text, re.MULTILINE)
-    assert re.search(r"^others +rank 0: .*onset\)$", text, re.MULTILINE)
+    assert re.search(r"^ +-0\.002  rank 0 .* at /home/ada/|^ +\+0\.000  rank 1  raised .* at /home/ada/gpt/train.py:61 in training_step, step 340$", text, re.MULTILINE)
 
 
 def test_a_healthy_job_is_a_snapshot_without_alarm(contexts: dict[str, Context]) -> None:

@@ -79,7 +79,7 @@ def test_lengths_sizes_and_offsets_read_as_people_say_them() -> None:
         "2 h 3 min",
         "4 d 4 h",
     ]
-    assert [size(n) for n in (17, 2048, 13_207_024_435, 1 << 48, 1 << 62)] == ["17 bytes", "2.0 KiB", "12.3 GiB", "256 TiB", "4.0 EiB"]
+    assert [size(n) for n in (17, 2048, 13_207_024_435, 1 << 48, 1 << 62)] == ["17 bytes", "2.0 KiB", "12.3 GiB", "256.0 TiB", "4.0 EiB"]
     assert [offset(ns) for ns in (-12_034 * MS, 0, 310 * MS)] == ["-12.034", "+0.000", "+0.310"]
 
 

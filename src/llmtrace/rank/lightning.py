@@ -164,7 +164,13 @@ def samples_in(batch: Any, depth: int = 3) -> int:
     return next((found for item in items if depth and (found := samples_in(item, depth - 1))), 0)
 
 
-class LLMTraceCallback:
+if TYPE_CHECKING:
+    Base: Any = object  # to a type checker it is a Callback of either package: which one only the running program knows
+else:
+    Base = object
+
+
+class LLMTraceCallback(Base):  # pyright: ignore[reportUntypedBaseClass]
     """Traces each fit of a Trainer: `Trainer(callbacks=[LLMTraceCallback()])`.
 
     Settings are those of `llmtrace.start`; an unknown name or an impossible value raises ValueError. A fit is a run; a step is what

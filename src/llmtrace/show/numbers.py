@@ -99,10 +99,10 @@ def _row(series: Series, view: View) -> Sequence[Text]:
     bars = drawn(values, cells_of(view))
     odd = any(not math.isfinite(value) for value in bars)
     first, last = _spelled(bars[0], series.unit), _spelled(bars[-1], series.unit)
-    text = first if first == last else f"{first} {view.glyphs.arrow} {last}"
     finite = [value for value in bars if math.isfinite(value)]
-    if finite and (most := _spelled(max(finite), series.unit)) not in (first, last):
-        text += f", max {most}"
+    text = first if first == last else f"{first} {view.glyphs.arrow} {last}"
+    if finite and (first != last or series.unit == "ns"):
+        text += f", max {_spelled(max(finite), series.unit)}"
     if series.unit == "ns":
         text += f", median {_spelled(median(values), series.unit)}"
     return Text(series.name), Text("" if view.ascii_only else sparkline(bars), "cyan"), Text(text, "bold red" if odd else "")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from llmtrace.record import Culprit, Identity, Incident, Record, Run, Window
 from llmtrace.show.clean import clean, cut, one_line
 from llmtrace.show.evidence import traceback
-from llmtrace.show.numbers import sparkline
+from llmtrace.show.numbers import drawn, sparkline
 from llmtrace.show.rows import encode, incident_row, record_row, run_row, severity_text
 from llmtrace.show.story import briefly, plainly, rank_list, tell, who
 from llmtrace.show.strips import Scale, letter, nice_ns, strip
@@ -111,12 +111,20 @@ def test_ranks_that_share_a_lane_show_what_most_did() -> None:
     assert [letter(cell) for cell in cells[1:]] == ["B"] * 19
 
 
-@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=50), st.integers(1, 60))
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=300), st.integers(1, 60))
 def test_a_curve_is_as_long_as_there_is_room_and_says_where_it_is_no_number(values: list[float], cells: int) -> None:
-    curve = sparkline([(index * S, value) for index, value in enumerate(values)], 0, len(values) * S, cells)
+    curve = sparkline(drawn(values, cells))
     assert len(curve) == min(cells, len(values))
-    assert set(curve) <= set("▁▂▃▄▅▆▇█? ")
+    assert set(curve) <= set("▁▂▃▄▅▆▇█?")
     assert math.isfinite(values[-1]) is (curve[-1] != "?")
+
+
+@given(st.lists(st.floats(0, 1e12), min_size=2, max_size=300), st.integers(3, 60))
+def test_the_first_the_last_and_the_largest_value_are_bars_and_the_largest_is_the_tallest(values: list[float], cells: int) -> None:
+    bars = drawn(values, cells)
+    assert (bars[0], bars[-1], max(bars)) == (values[0], values[-1], max(values))
+    curve = sparkline(bars)
+    assert curve[bars.index(max(values))] == max(curve)
 
 
 def test_frames_of_libraries_are_folded_and_ours_are_among_them() -> None:

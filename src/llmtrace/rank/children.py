@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 CHILD_RING_BYTES: Final = 256 << 10
+MOST_PENDING: Final = 1000
+"""Records that wait for a child's ring; at more the oldest goes, and is counted with what was cut."""
 PARENT: Final = "LLMTRACE_PARENT"
 """`PID:TRACE:SPAN:RANK:ATTEMPT` of the traced process, for the processes that it starts; absent facts are empty."""
 
@@ -112,10 +114,13 @@ class LazyRing:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._token = deque([None])
-        self._pending: deque[tuple[int, bytes]] = deque(maxlen=1000)
+        self._pending: deque[tuple[int, bytes]] = deque(maxlen=MOST_PENDING)
+        self._crowded = 0
         self._open = False
 
     def append(self, kind: int, payload: bytes) -> None:
+        if len(self._pending) == MOST_PENDING:
+            self._crowded += 1
         self._pending.append((kind, payload))
         try:
             self._token.pop()
@@ -131,6 +136,9 @@ class LazyRing:
                 cell.fill(None)
             self._open = True
         self._drain()
+        if (writer := cell.writer) is not None:
+            for _ in range(self._crowded):
+                writer.count_cut()
 
     def _make(self) -> None:
         tracer = self._runtime.tracer

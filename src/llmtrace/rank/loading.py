@@ -13,6 +13,7 @@ from ..guard import guard, shield
 from .instrument import Instrument, Requirement, Undo
 from .tracer import Tracer
 
+GROUP = "llmtrace.instruments"
 FOLDER = Path(__file__).parent / "instruments"
 
 
@@ -22,8 +23,12 @@ def own_instruments() -> list[str]:
 
 
 def foreign_instruments() -> list[str]:
-    """Modules named in LLMTRACE_PLUGINS, by comma. Not entry points: reading those takes 20 ms in every rank."""
-    return [name.strip() for name in os.environ.get("LLMTRACE_PLUGINS", "").split(",") if name.strip()]
+    """Modules that installed packages name in the entry-point group llmtrace.instruments. After `import torch` reading them takes 3 ms."""
+    with shield("entry points of instruments"):
+        from importlib.metadata import entry_points  # torch has imported it; alone it costs 20 ms
+
+        return [entry.value for entry in entry_points(group=GROUP)]
+    return []
 
 
 def found_instruments(disabled: tuple[str, ...]) -> Iterator[Instrument]:

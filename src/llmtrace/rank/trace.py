@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..config import resolve
 from ..guard import shield, shielded, tried
-from ..names import PHASES
+from ..names import PHASE, PHASE_NAME, PHASES
 from ..record import Identity
 from .runtime import Runtime, host
 
@@ -20,7 +20,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-PHASE: Final = "llmtrace.phase"
 LONGEST_PHASE: Final = 60
 """Characters of a phase's name: 200 of them fit into the ring's description beside what has to be there."""
 
@@ -215,7 +214,7 @@ class phase:  # noqa: N801 - used like a function: `with llmtrace.phase("eval")`
                 entered.leave()
                 if self._name not in PHASES:
                     duration_ns = time.monotonic_ns() - since_ns
-                    tracer.emit(PHASE, kind="span", body=self._name, duration_ns=duration_ns, attributes={f"{PHASE}.name": self._name})
+                    tracer.emit(PHASE, kind="span", body=self._name, duration_ns=duration_ns, attributes={PHASE_NAME: self._name})
 
 
 @shielded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
@@ -22,6 +23,8 @@ from .strips import step_time_ns
 from .times import SECOND_NS
 from .view import View
 
+_WORD: Final = re.compile(r"(?:'[^']*'|[^ '])+")
+"""A shell's word: between quotes a line must not be broken."""
 SHORT: Final = 12
 """So much of a trace id is enough for `llmtrace context`."""
 
@@ -51,7 +54,7 @@ def _shell_lines(command: str, room: int | None) -> list[str]:
     if room is None or cell_len(command) <= room:
         return [command]
     lines = [""]
-    for word in command.split(" "):
+    for word in _WORD.findall(command):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
         if lines[-1] and cell_len(longer) + 2 > room:
             lines[-1] += " \\"

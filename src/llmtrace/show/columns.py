@@ -34,6 +34,7 @@ def hung(rows: Sequence[Sequence[Text]], width: int | None) -> Iterator[Text]:
         if width is None or width - indent >= min(ROOM, width // 2):
             yield _joined(line, _parts(row[-1], None if width is None else width - indent), indent)
         else:
+            line.rstrip()
             yield from wrapped(line, width)
             yield _joined(Text(" " * BELOW), _parts(row[-1], width - BELOW), BELOW)
 

@@ -476,3 +476,12 @@ def test_any_records_and_processes_have_a_verdict_or_none(records: list[Record],
         assert verdict.summary and verdict.reason
         assert verdict.culprit.rank not in verdict.symptoms
         assert set(verdict.evidence) <= {record.id for record in records}
+
+
+def test_a_process_that_left_with_a_code_was_gone_before_its_peers_could_say_so() -> None:
+    """The kernel closes its sockets first and tells of its end last."""
+    processes = [process(0, "raised", 1, 11.0), process(1, "exited", 7, 10.2)]
+    verdict = diagnose([lost_peer(0, 10.0), death(who(1), 10.2, 7)], processes, ns(12))
+    assert verdict is not None
+    assert verdict.culprit.rank == 1
+    assert verdict.onset_ns == ns(10.0)

@@ -85,7 +85,10 @@ def context(
     if as_json:
         _write_records(_find(opened, key, moments, rank, kinds))
     else:  # the lanes and the verdict need everybody's records; what was asked for chooses among the lines
-        options = " ".join(f"--dir {_quoted(name)}" for name in dirs or ())
+        from ..config import resolve
+        from ..show.advice import reading_options
+
+        options = reading_options(dirs or (), resolve())
         print_context(_find(opened, key, moments), no_color, options=options, whole=whole, kinds=kinds, rank=rank)
 
 
@@ -184,9 +187,3 @@ def _moment(text: str | None) -> int | None:
         return moment_ns(text, time.time_ns())
     except ValueError as error:
         refuse(f"--at {text!r}: {error}", 2)
-
-
-def _quoted(text: str) -> str:
-    from shlex import quote
-
-    return quote(text)

@@ -176,7 +176,7 @@ class Case:
     def _onset_ns(self, cause: Evidence) -> int:
         """Of a death seen from outside not later than what its peers on the node said of it."""
         said = [e.time_ns for e in self.breaks if e.role == "symptom" and e.sort == "failure" and e.node == cause.node]
-        near = [ns for ns in said if cause.time_ns - LATE_NS <= ns] if cause.code is not None and cause.code < 0 else []
+        near = [ns for ns in said if cause.time_ns - LATE_NS <= ns] if cause.code is not None and (cause.code < 0 or cause.sort == "death") else []
         return min([cause.time_ns - cause.ran_ns, *near])
 
     def without_cause(self) -> Verdict | None:

@@ -57,7 +57,7 @@ def _calm(story: Story) -> Text:
 def _facts(story: Story, view: View) -> Iterator[tuple[str, Text]]:
     incident = story.incident
     if incident is not None:
-        yield "what", Text(f"{category_words(incident.category)} ({incident.category}); {role_words(incident.role)}")
+        yield "what", Text(f"{category_words(incident.category)} ({incident.category}); {role_words(incident.role, incident.category)}")
         if incident.reason:
             yield "why", Text(cut(plainly(one_line(incident.reason)), 400))
         yield "who", _who(story, view)

@@ -43,5 +43,7 @@ def category_words(category: str) -> str:
     return CATEGORIES.get(category, category.replace("_", " "))
 
 
-def role_words(role: str) -> str:
+def role_words(role: str, category: str = "") -> str:
+    if (role, category) == ("root_cause", "process_death"):
+        return "the first to fail; why it left is not known"
     return ROLES.get(role, role.replace("_", " "))

@@ -17,11 +17,13 @@ from llmtrace.directory import AgentLock, Directory
 from llmtrace.frames import Decoder, Description, Epoch, encode, known_schemas
 from llmtrace.guard import guard
 from llmtrace.journal import Journal
+from llmtrace.names import Schema
 from llmtrace.record import INFO, Culprit, Identity, Process, Record, Window
 from llmtrace.sources.journal import JournalSource
 from llmtrace.sources.merged import Merged, cascades, combined
 from llmtrace.sources.open import open_source
 from llmtrace.sources.runs import runs
+from llmtrace.unpacker import RECORD_FIELDS
 from tests.support.cases import TRACE, death, ended, event, failure, line, lost_peer, ns, process, step, who
 from tests.support.journals import OFFSET_NS, frame, row, write
 from tests.support.small_job import incident
@@ -373,3 +375,17 @@ def test_a_clock_that_was_set_hides_nothing_and_disorders_nothing(tmp_path: Path
     source.close()
     assert [record.body for record in found] == [f"{second}.{n}" for second in range(30, 60) for n in range(3)]
     assert all(end_ns - 30 * SECOND_NS <= record.time_ns < end_ns for record in found)
+
+
+FIELDS = st.lists(st.one_of(st.sampled_from(["step", "body", "severity", "name"]), st.text(max_size=12)), max_size=12)
+
+
+@given(fields=FIELDS, surplus=st.integers(-3, 3))
+def test_any_schema_that_a_ring_names_is_read_and_none_runs_as_code(fields: list[str], surplus: int) -> None:
+    fields = [*fields, "x'] = __import__('os').abort() #", "\ud800", "a\nb"]
+    written = list(range(1, len(fields) + 1 + surplus))
+    decoder = Decoder(Description(schemas=[Schema(77, "odd'\n", "sample", tuple(fields))], epochs=[Epoch(0, who(0))]))
+    (record,) = decoder.records([(77, 0, encode([5, *written]))], 10)
+    values = dict(zip(fields, [*written, None, None, None], strict=False))
+    assert record.time_ns == 15
+    assert record.attributes == {field: value for field, value in values.items() if field not in RECORD_FIELDS and value is not None}

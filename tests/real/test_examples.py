@@ -48,7 +48,7 @@ def losses(text: str) -> list[str]:
     return sorted(re.findall(r"final loss ([\d.]+)", text))
 
 
-@pytest.mark.parametrize(("fault", "categories", "word"), [("oom", {"host_oom"}, "256 TiB"), ("kill", {"process_death"}, "SIGKILL")])
+@pytest.mark.parametrize(("fault", "categories", "word"), [("oom", {"host_oom"}, "256.0 TiB"), ("kill", {"process_death"}, "SIGKILL")])
 def test_the_decorated_loop_breaks_and_is_understood(llmtrace_dirs: Directories, fault: str, categories: set[str], word: str) -> None:
     done = torchrun("decorated_loop.py", "--fault", fault, "--at", "15", "--steps", "30")
     assert done.returncode != 0

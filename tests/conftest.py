@@ -84,6 +84,7 @@ SHELTER = pytest.StashKey[Path]()
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """No process of a test may stay: whoever names the session's folders is given the time an agent has to leave, then the session fails."""
+    time.sleep(0.3)  # of a process that was started a moment ago /proc does not name the environment yet
     left = remaining(session.config)
     until = time.monotonic() + session.config.getoption("--leave-within")
     while left and time.monotonic() < until:

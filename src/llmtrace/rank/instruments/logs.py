@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 STANDARD: Final = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName", *STAMPS}
 FIELDS: Final = len(vars(logging.LogRecord("", 0, "", 0, "", (), None)))
 _FLAT: Final = PLAIN | {type(None)}
+MISFITS: Final = (TypeError, ValueError, KeyError, OverflowError)
+"""What `%` raises where plain arguments do not fit."""
 
 
 class Capture:
@@ -46,10 +48,17 @@ class Capture:
         facts.setdefault("trace_id", stamp.trace_id)
         facts.setdefault("span_id", self._own)
         facts.setdefault("rank", stamp.rank)
-        args = record.args
-        if args and would_wait(args):
+        message, args = record.msg, record.args
+        if type(message) is str and type(args) is tuple and _FLAT.issuperset(map(type, args)):  # nearly every line: nothing in it is code of the user's
+            try:
+                body = message % args if args else message
+            except MISFITS:
+                body = _message(record)
+        elif args and would_wait(args):
             return True
-        self._write(record, _message(record), has_extras)
+        else:
+            body = _message(record)
+        self._write(record, body, has_extras)
         return False
 
     def late(self, record: logging.LogRecord) -> None:

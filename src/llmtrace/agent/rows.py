@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from ..frames import Decoder, Description, Epoch, merge_descriptions
+from ..frames import Decoder
 from ..identity import fallbacks
-from ..journal import Chunk, RingRow
-from ..names import GENERAL
+from ..journal import Chunk, RingRow, description_of, process_of
 from ..record import Identity, Process, Record
 
 KEPT_NS: Final = 3600 * 1_000_000_000
@@ -61,7 +60,7 @@ class Rows:
         fallback = self._fallbacks.get(row.span_id, {})
         found = self._decoders.get(row.span_id)
         if found is None or len(found[0]) != len(row.description) or found[1] != fallback:
-            found = self._decoders[row.span_id] = (row.description, fallback, Decoder(_description(row), fallback))
+            found = self._decoders[row.span_id] = (row.description, fallback, Decoder(description_of(row), fallback))
         return found[2]
 
     def identity(self, row: RingRow) -> Identity:
@@ -75,7 +74,7 @@ class Rows:
 
     def processes(self, trace_id: str, attempt: str, since_ns: int) -> list[Process]:
         """Those of one attempt that lived after a time."""
-        return [_process(row, self.identity(row)) for row in self.of(trace_id, attempt) if row.ended_ns is None or row.ended_ns >= since_ns]
+        return [process_of(row, self.identity(row)) for row in self.of(trace_id, attempt) if row.ended_ns is None or row.ended_ns >= since_ns]
 
     def records(self, chunk: Chunk) -> list[Record]:
         """A chunk's records; what cannot be decoded is left out (readers count it)."""
@@ -92,27 +91,3 @@ class Rows:
             if record is not None:
                 found.append(record)
         return found
-
-
-def _description(row: RingRow) -> Description:
-    try:
-        found = merge_descriptions(row.description)
-    except msgspec.MsgspecError:
-        found = Description()
-    return Description(schemas=[GENERAL, *found.schemas], epochs=found.epochs or [Epoch(0, row.identity)])
-
-
-def _process(row: RingRow, identity: Identity) -> Process:
-    return Process(
-        identity=identity,
-        started_ns=row.started_ns,
-        last_ns=row.last_ns,
-        ending=row.ending,
-        ended_ns=row.ended_ns,
-        exit_code=row.exit_code,
-        last_step=row.step,
-        phase=row.phase,
-        progress_ns=row.progress_ns,
-        records=row.count,
-        lost=row.lost,
-    )

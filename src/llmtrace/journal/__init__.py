@@ -3,6 +3,7 @@
 from .errors import JournalError
 from .format import ALL_KINDS, DERIVED, FORMAT, INCIDENT_FLAG, KIND_BITS, STEP_NS, Chunk, Frame, RingRow, storable
 from .reader import JournalReader
+from .reading import description_of, process_of
 from .writer import Journal, Transaction
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "JournalReader",
     "RingRow",
     "Transaction",
+    "description_of",
+    "process_of",
     "storable",
 ]

@@ -12,12 +12,12 @@ import msgspec
 
 from .. import clock
 from ..directory import Directory, agent_alive
-from ..frames import Decoder, Description, Epoch, merge_descriptions, payload_time_ns
+from ..frames import Decoder, payload_time_ns
 from ..guard import guard
 from ..identity import fallbacks
 from ..incidents import latest
-from ..journal import Chunk, Frame, JournalReader, RingRow
-from ..names import GENERAL, INCIDENT
+from ..journal import Chunk, Frame, JournalReader, RingRow, description_of, process_of
+from ..names import INCIDENT
 from ..record import Identity, Incident, Kind, Process, Record, Window
 from .set_clock import chunks_in_order
 
@@ -118,21 +118,12 @@ class JournalSource:
         version = (len(row.description), fallback)
         known = self._known.get(row.span_id)
         if known is None or known[0] != version:
-            description = self._description(row)
+            description = description_of(row)
             decoder = Decoder(description, fallback)
             kinds: dict[int, Kind | None] = {schema.id: None if "kind" in schema.fields else schema.kind for schema in description.schemas}
             known = (version, Ring(row, decoder.identity_at(EVER_NS), decoder, kinds))
             self._known[row.span_id] = known
         return msgspec.structs.replace(known[1], row=row)
-
-    def _description(self, row: RingRow) -> Description:
-        """What the ring said of itself; where that is missing, what the agent knows: its identity, and how derived records lie."""
-        try:
-            found = merge_descriptions(row.description)
-        except msgspec.MsgspecError as error:
-            guard.warn(f"ring {row.span_id} describes itself in a way that cannot be read: {error}")
-            found = Description()
-        return Description(schemas=[GENERAL, *found.schemas], epochs=found.epochs or [Epoch(0, row.identity)])
 
     def _ended_unseen(self, rows: Iterable[RingRow]) -> set[str]:
         """Rings whose process has gone while no agent was there to see it. Only this machine's, of this boot, can be asked."""
@@ -144,20 +135,8 @@ class JournalSource:
 
 
 def _process(ring: Ring, ended_unseen: bool) -> Process:
-    row = ring.row
-    return Process(
-        identity=ring.identity,
-        started_ns=row.started_ns,
-        last_ns=row.last_ns,
-        ending="unknown" if ended_unseen else row.ending,
-        ended_ns=row.last_ns if ended_unseen else row.ended_ns,
-        exit_code=row.exit_code,
-        last_step=row.step,
-        phase=row.phase,
-        progress_ns=row.progress_ns,
-        records=row.count,
-        lost=row.lost,
-    )
+    found = process_of(ring.row, ring.identity)
+    return msgspec.structs.replace(found, ending="unknown", ended_ns=ring.row.last_ns) if ended_unseen else found
 
 
 def _within(chunk: Chunk, window: Window) -> Iterator[Frame]:

@@ -148,6 +148,7 @@ def test_a_forked_workers_lines_are_its_own_and_its_crash_not_its_parents(llmtra
 
 def test_an_exit_while_threads_log_is_clean(llmtrace_dirs: Directories) -> None:
     program = (
+        "sys.setswitchinterval(1e-4)  # else each wait for the interpreter costs the main thread 20 ms, traced or not\n"
         "llmtrace.start()\n"
         "def chatter():\n"
         "    while True:\n"

@@ -61,17 +61,21 @@ def wrapped(text: Text, width: int, later: int | None = None) -> list[Text]:
     plain = text.plain
     if cell_len(plain) <= width:
         return [text]
-    cuts, start, used, blank = [0], 0, 0, -1
-    for place, sign in enumerate(plain):
-        cells = get_character_cell_size(sign)
-        if sign == " ":
-            blank = place
-        elif used + cells > (width if len(cuts) == 1 or later is None else later):
-            start = blank + 1 if plain[start : blank + 1].strip() else place
-            cuts.append(start)
-            used = cell_len(plain[start:place])
-        used += cells
-    lines = list(text.divide(cuts[1:]))
+    cuts: list[int] = []
+    while (end := _line_end(plain, cuts[-1] if cuts else 0, later if cuts and later is not None else width)) < len(plain):
+        cuts.append(end)
+    lines = list(text.divide(cuts))
     for line in lines:
         line.rstrip()
     return lines
+
+
+def _line_end(plain: str, start: int, room: int) -> int:
+    used, blank = 0, start - 1
+    for place in range(start, len(plain)):
+        used += get_character_cell_size(plain[place])
+        if plain[place] == " ":
+            blank = place
+        elif used > room and place > start:
+            return blank + 1 if plain[start : blank + 1].strip() else place
+    return len(plain)

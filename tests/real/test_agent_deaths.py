@@ -300,6 +300,22 @@ def test_a_ring_that_its_process_left_behind_ended_with_its_own_word(llmtrace_di
         assert (SEEN.process(second).ending, SEEN.process(second).exit_code) == ("killed", -9)
 
 
+def test_a_ring_that_a_living_process_left_behind_is_removed_and_the_one_it_writes_to_is_not(llmtrace_dirs) -> None:
+    with Rank(0) as rank, agent():
+        rank.tell("log", 3)
+        second = rank.tell("again")
+        rank.tell("log", 4)
+        until(lambda: len(list(llmtrace_dirs.rings.rglob("*.ring"))) == 1, 25)
+        rank.tell("log", 2)
+        until(lambda: len(SEEN.lines(second)) == 6)
+        assert len(SEEN.lines(rank.span_id)) == 3
+        assert (SEEN.process(rank.span_id).ending, SEEN.process(second).ending) == ("clean", "running")
+        rank.send("kill")
+        rank.popen.wait()
+        until(lambda: SEEN.process(second).ending == "killed")
+        assert SEEN.process(rank.span_id).ending == "clean"
+
+
 def test_a_rank_that_died_before_it_could_describe_itself_is_still_reported(llmtrace_dirs) -> None:
     with Rank(0, described=False) as rank, agent():
         until(SEEN.all_processes)

@@ -13,7 +13,7 @@ import pytest
 
 from llmtrace.bootstrap import environment, never_trains, site_folder
 from llmtrace.directory import Directory
-from llmtrace.names import STEP
+from llmtrace.names import FAILURE, STEP
 from tests.conftest import Directories
 from tests.support.ranks import no_agent, program, rings, run, torchrun
 
@@ -68,6 +68,26 @@ def test_ranks_of_torchrun_are_one_trace_and_one_attempt_and_the_launcher_is_non
     assert sorted(ring.identity.rank or 0 for ring in found) == [0, 1]
     assert len({(ring.identity.trace_id, ring.identity.attempt) for ring in found}) == 1
     assert all(ring.bodies() == [f"step {n}" for n in range(4)] for ring in found)
+
+
+EARLY = """
+import logging, os, sys, time
+import torch
+logging.basicConfig(level=logging.INFO)
+logging.getLogger("train").info("reading the configuration")
+if os.environ["RANK"] == "1":
+    raise FileNotFoundError("no such shard")
+time.sleep(20)
+"""
+
+
+def test_a_rank_that_fails_before_its_group_and_its_optimizer_says_why(tmp_path: Path, quiet: Directory) -> None:
+    done = torchrun(program(EARLY, tmp_path), **tracing())
+    assert done.returncode == 1
+    found = {ring.identity.rank: ring for ring in rings(quiet)}
+    assert found[1].header.ended == "raised"
+    assert [record.body for record in found[1].named(FAILURE)] == ["FileNotFoundError: no such shard"]
+    assert all(ring.bodies()[0] == "reading the configuration" for ring in found.values())
 
 
 FIRST = """

@@ -63,9 +63,14 @@ class Rings:
     def _bury(self, tail: Tail, seen_ns: int | None) -> None:
         """The newest ring of a process gets its end; one that the process left behind before (stop, exec) ended with its own word."""
         self._forget_fd(tail)
-        newest = max((t for t in self.tails.values() if same_process(t, tail)), key=lambda t: t.header.started_ns)
-        tail.superseded = newest is not tail
+        self._compare(tail)
         tail.die(seen_ns, None if tail.superseded else tail.watch.exit_code())
+
+    def _compare(self, one: Tail) -> None:
+        """Which of a process's rings is the one that it writes to, or wrote to last."""
+        rings = sorted((tail for tail in self.tails.values() if same_process(tail, one)), key=lambda tail: tail.header.started_ns)
+        for tail in rings:
+            tail.superseded = tail is not rings[-1]
 
     def find(self, lookup: Lookup) -> None:
         """Look for new rings; `lookup` is what the journal has of them."""
@@ -90,6 +95,7 @@ class Rings:
         if tail is None:
             return
         self.tails[tail.span_id] = tail
+        self._compare(tail)
         if tail.watch.life == "alive" and tail.watch.fd >= 0:
             self._by_fd[tail.watch.fd] = tail
             self._poll.register(tail.watch.fd, select.POLLIN)
@@ -153,7 +159,7 @@ class Rings:
         return found is None or not found.alive
 
     def drop_finished(self) -> None:
-        """Let go of, and remove, each ring whose process is dead and whose last word is in the journal."""
+        """Let go of, and remove, each ring whose process is dead, or stopped and writes to another, and whose last word is in the journal."""
         now_ns = monotonic_ns()
         for span_id, tail in list(self.tails.items()):
             if tail.done(now_ns):

@@ -24,6 +24,8 @@ FLUSH_NS: Final = 1_000_000_000
 FLUSH_BYTES: Final = 1 << 20
 JITTER_NS: Final = 1_000_000
 SILENT_NS: Final = 60_000_000_000
+STOPPED_NS: Final = 10_000_000_000
+"""So long after a stop no thread of the process still writes what it had begun."""
 
 LINES: Final = KIND_BITS["log"] | KIND_BITS["event"]
 BULK: Final = KIND_BITS["span"] | KIND_BITS["sample"]
@@ -257,11 +259,15 @@ class Tail:
         return not self._bytes and (self.death is None or self.buried)
 
     def done(self, now_ns: int) -> bool:
-        """Nothing will come any more and the journal has it all. Of another pid namespace nobody sees the death: its word and silence."""
+        """Nothing will come any more and the journal has it all.
+
+        Of another pid namespace nobody sees the death: its word and silence. A process that stopped and started again writes elsewhere.
+        """
         if self._bytes:
             return False
-        silent = self.watch.life == "foreign" and self.header.ended != "running" and now_ns - self._last_sign_ns() > SILENT_NS
-        return (self.buried and self.death is not None) or silent
+        silent_ns = now_ns - self._last_sign_ns() if self.header.ended != "running" else 0
+        silent = silent_ns > SILENT_NS and self.watch.life == "foreign"
+        return (self.buried and self.death is not None) or silent or (self.superseded and silent_ns > STOPPED_NS)
 
     def remove(self) -> None:
         """Ring and faulthandler file go: everything in them is journalled."""

@@ -1,8 +1,9 @@
-"""Waiting for the moment a process turns out to train: its first process group, optimizer, or Lightning fit."""
+"""Waiting for the moment a process turns out to train: a launcher's rank at `import torch`, any other at its first process group, optimizer or fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .finder import Waiting, imported, the_finder, when_imported
@@ -20,15 +21,30 @@ def for_torch() -> None:
 
 
 def torch_arrived() -> None:
-    """torch is there: a worker of a traced process is traced from here on; it may turn out a rank, and any process may, once it trains."""
+    """torch is there: a launcher's rank is traced from here on, and so is a worker of a traced process; any other process once it trains."""
     from ..guard import shield
 
     with shield("LLMTRACE=1"):
         from ..rank import children
 
-        if children.parent() is not None and children.is_multiprocessing_child():
+        is_child = children.is_multiprocessing_child()
+        if not is_child and is_launched(os.environ) and children.PARENT not in os.environ:
+            start()
+            return
+        if is_child and children.parent() is not None:
             start_worker()
         Trigger().arm()
+
+
+def is_launched(environ: Mapping[str, str]) -> bool:
+    """Whether a launcher made this process one of its ranks: it will train, and what breaks it before it does is the job's trouble too."""
+    return environ.get("RANK", "").isdecimal() and environ.get("WORLD_SIZE", "").isdecimal()
+
+
+def start() -> None:
+    from ..rank.runtime import start_by_environment
+
+    start_by_environment()
 
 
 def start_worker() -> None:
@@ -72,11 +88,9 @@ class Trigger:
         self._fire()
 
     def _fire(self) -> None:
-        from ..rank.runtime import start_by_environment
-
         while self._undos:
             self._undos.pop()()
-        start_by_environment()
+        start()
 
 
 def optimizer_seam() -> Seam:

@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,13 +26,16 @@ from benchmarks.table import Row, is_pgo
 from llmtrace.frames import Decoder, Description, Epoch, encode, encode_description, known_schemas, merge_descriptions
 from llmtrace.journal import KIND_BITS, Journal, JournalReader, RingRow
 from llmtrace.record import INFO, Identity, Record, Window
+from llmtrace.sources.context import context
 from llmtrace.sources.journal import JournalSource
 
 S = 1_000_000_000
 BEGIN = 1_796_000_000 * S
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 RANKS, STEPS, SAMPLES, LINES = 8, 10, 190, 62  # a rank and second: 262 records and a half
-PREPARED = 30  # different seconds, used again and again: the offset of the clocks makes their times new
+PREPARED = 30  # different seconds, used again and again with new times and positions
+FIRST_S = 1000  # the monotonic clock's when the job began
+SECOND_BYTES = 1 << 15  # of a ring, from one second's first frame to the next one's
 WINDOW_S = 30
 RECORDS = 10_000_000
 ROUNDS = 7
@@ -45,7 +48,7 @@ class Second:
 
     def __init__(self, number: int, rank: int) -> None:
         made = random.Random(number * RANKS + rank)
-        start_ns = 1000 * S + number * S
+        start_ns = (FIRST_S + number) * S
         bulk = [
             (3, encode([start_ns + i * S // STEPS, S // STEPS - made.randrange(10**6), i, *(made.randrange(10**7) for _ in range(4)), None, None, 32]))
             for i in range(STEPS)
@@ -72,13 +75,26 @@ class Second:
             )
             for i in range(LINES)
         ]
-        self.bulk, self.lines = list(placed(bulk, 0)), list(placed(lines, 1 << 20))
+        made_all = sorted(bulk + lines, key=lambda frame: frame[1][2:10])  # one after another in the ring, as they were emitted
+        frames = list(placed(made_all, number * SECOND_BYTES))
+        self.bulk, self.lines = [frame for frame in frames if frame[0] != 2], [frame for frame in frames if frame[0] == 2]
+
+    def after(self, rounds: int) -> Second:
+        """The same `rounds` times PREPARED seconds later: new times and positions, outside of what is measured."""
+        later = object.__new__(Second)
+        later.bulk, later.lines = moved(self.bulk, rounds), moved(self.lines, rounds)
+        return later
 
 
 def placed(made: list[tuple[int, bytes]], position: int) -> Iterator[Frame]:
     for kind, payload in made:
         yield kind, position, payload
         position += 4 + len(payload)
+
+
+def moved(frames: list[Frame], rounds: int) -> list[Frame]:
+    by_ns, by_bytes = rounds * PREPARED * S, rounds * PREPARED * SECOND_BYTES
+    return [(kind, at + by_bytes, p[:2] + (int.from_bytes(p[2:10], "big") + by_ns).to_bytes(8, "big") + p[10:]) for kind, at, p in frames]
 
 
 def span(rank: int) -> str:
@@ -100,21 +116,24 @@ def records_of(prepared: list[list[Second]]) -> float:
     return sum(len(second.bulk) + len(second.lines) for ranks in prepared for second in ranks) / len(prepared)
 
 
-def offset_ns(number: int) -> int:
-    return BEGIN + (number - number % PREPARED) * S
+def written(prepared: list[list[Second]], number_of_seconds: int) -> Iterator[tuple[int, list[Second]]]:
+    """Each second with its number, one after the other, of one boot."""
+    for number in range(number_of_seconds):
+        yield number, [second.after(number // PREPARED) for second in prepared[number % PREPARED]]
 
 
 def write_chunks(path: Path, prepared: list[list[Second]], number_of_seconds: int) -> float:
     """Nanoseconds of CPU for all."""
     journal = Journal.open(path, max_bytes=64 << 30, max_age_s=1e9)
-    start = time.process_time_ns()
-    for number in range(number_of_seconds):
+    used = 0
+    for number, ranks in written(prepared, number_of_seconds):
+        start = time.process_time_ns()
         with journal.transaction() as transaction:
-            for rank, second in enumerate(prepared[number % PREPARED]):
-                transaction.put_ring(row(rank, offset_ns(number)))
-                transaction.append(span(rank), second.bulk, offset_ns(number), bulk=True, kinds=KIND_BITS["span"] | KIND_BITS["sample"], severity=INFO)
-                transaction.append(span(rank), second.lines, offset_ns(number), bulk=False, kinds=KIND_BITS["log"], severity=INFO)
-    used = time.process_time_ns() - start
+            for rank, second in enumerate(ranks):
+                transaction.put_ring(row(rank, BEGIN + (FIRST_S + number + 1) * S))
+                transaction.append(span(rank), second.bulk, BEGIN, bulk=True, kinds=KIND_BITS["span"] | KIND_BITS["sample"], severity=INFO)
+                transaction.append(span(rank), second.lines, BEGIN, bulk=False, kinds=KIND_BITS["log"], severity=INFO)
+        used += time.process_time_ns() - start
     journal.close()
     return used
 
@@ -129,17 +148,17 @@ def write_rows(path: Path, prepared: list[list[Second]], number_of_seconds: int)
         "CREATE INDEX by_time ON record (time_ns)",
     ):
         connection.execute(statement)
-    start = time.process_time_ns()
-    for number in range(number_of_seconds):
-        offset = offset_ns(number)
+    used = 0
+    for _, ranks in written(prepared, number_of_seconds):
+        start = time.process_time_ns()
         connection.execute("BEGIN")
-        for rank, second in enumerate(prepared[number % PREPARED]):
+        for rank, second in enumerate(ranks):
             for frames in (second.bulk, second.lines):
                 connection.executemany(
-                    "INSERT INTO record VALUES (?, ?, ?, ?, ?)", [(int.from_bytes(p[2:10], "big") + offset, rank, kind, at, p) for kind, at, p in frames]
+                    "INSERT INTO record VALUES (?, ?, ?, ?, ?)", [(int.from_bytes(p[2:10], "big") + BEGIN, rank, kind, at, p) for kind, at, p in frames]
                 )
         connection.execute("COMMIT")
-    used = time.process_time_ns() - start
+        used += time.process_time_ns() - start
     connection.close()
     return used
 
@@ -152,19 +171,20 @@ def forget_pages(path: Path) -> None:
     os.close(descriptor)
 
 
-def read_frames(path: Path, window: Window) -> int:
+def read_frames(path: Path, window: Window) -> list[Frame]:
     with JournalReader(path) as reader:
-        return sum(1 for chunk in reader.chunks_between(window.start_ns, window.end_ns) for _ in chunk.frames())
+        return [frame for chunk in reader.chunks_between(window.start_ns, window.end_ns) for frame in chunk.frames()]
 
 
-def read_records(path: Path, window: Window) -> int:
+def read_context(path: Path, window: Window) -> list[Record]:
+    """All of what a person waits for: the journal opened, the trace found, its processes, incidents and records."""
     source = JournalSource(path.parent)
-    found = source.records(TRACE, window)
+    found = context(source, TRACE, at_ns=window.start_ns, before_ns=0, after_ns=window.end_ns - window.start_ns)
     source.close()
-    return len(found)
+    return found.records
 
 
-def read_rows(path: Path, window: Window) -> int:
+def read_rows(path: Path, window: Window) -> list[Record | None]:
     connection = sqlite3.connect(path)
     decoders = [Decoder(merge_descriptions(row(rank, 0).description)) for rank in range(RANKS)]
     query = "SELECT time_ns, ring, kind, position, payload FROM record WHERE time_ns >= ? AND time_ns < ? ORDER BY time_ns"
@@ -172,7 +192,7 @@ def read_rows(path: Path, window: Window) -> int:
         decoders[ring].record(kind, payload, at, BEGIN) for _, ring, kind, at, payload in connection.execute(query, (window.start_ns, window.end_ns))
     ]
     connection.close()
-    return len(found)
+    return found
 
 
 class Taken(NamedTuple):
@@ -183,16 +203,19 @@ class Taken(NamedTuple):
     records: int
 
 
-def timed(read: Callable[[Path, Window], int], path: Path, window: Window) -> Taken:
+def timed(read: Callable[[Path, Window], Sized], path: Path, window: Window) -> Taken:
+    """What was read is given up after the clock has stopped."""
     walls: list[float] = []
     cpus: list[float] = []
     records = 0
     for _ in range(ROUNDS):
         forget_pages(path)
         wall, cpu = time.perf_counter_ns(), time.process_time_ns()
-        records = read(path, window)
+        found = read(path, window)
         walls.append((time.perf_counter_ns() - wall) / 1e6)
         cpus.append((time.process_time_ns() - cpu) / 1e6)
+        records = len(found)
+        del found
     return Taken(statistics.median(walls), statistics.median(cpus), records)
 
 
@@ -208,10 +231,10 @@ def rows(records: int = RECORDS) -> Iterator[Row]:
         cost, peer_cost = used / few / rate / 1000, peer_used / few / rate / 1000
         yield Row(what="journal, CPU a record", measured=cost, unit="us", budget=2, control=f"a row a record {peer_cost:.1f} us")
         write_chunks(long, prepared, many)
-        middle = BEGIN + 1000 * S + (many // 2) * S
+        middle = BEGIN + (FIRST_S + many // 2) * S
         window = Window(middle, middle + WINDOW_S * S)
-        peer_middle = BEGIN + 1000 * S + (few // 2) * S
-        found, bare = timed(read_records, long, window), timed(read_frames, long, window)
+        peer_middle = BEGIN + (FIRST_S + few // 2) * S
+        found, bare = timed(read_context, long, window), timed(read_frames, long, window)
         beside = timed(read_rows, peer, Window(peer_middle, peer_middle + WINDOW_S * S))
         control = (
             f"of it CPU {found.cpu_ms:.0f} ms; without decoding {bare.wall_ms:.0f} (CPU {bare.cpu_ms:.0f}) ms; "

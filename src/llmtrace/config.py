@@ -84,6 +84,16 @@ def text(value: str) -> str:
     return value.strip()
 
 
+def base_url(text: str) -> str:
+    """http or https and a host, and maybe a path: what a link begins with. A slash at its end goes; a password would be shown to everybody."""
+    text = text.strip().rstrip("/")
+    scheme, _, rest = text.partition("://")
+    host = rest.partition("/")[0]
+    if scheme.lower() not in ("http", "https") or not host or "@" in host or not text.isprintable() or set(text) & set(" ?#\"'<>\\^`{|}"):
+        raise ValueError("allowed: http://HOST or https://HOST, with a port and a path where needed")
+    return text
+
+
 def ring_size(text: str) -> int:
     """Bytes of a ring. Its memory is taken at once, so a slip in the unit must not take the machine's."""
     if (value := size(text)) > LARGEST_RING_BYTES:
@@ -107,6 +117,12 @@ SETTINGS: Final = (
     Setting("ring_bytes", ("LLMTRACE_RING_BYTES",), ring_size, 4 << 20, "bytes of a rank's ring, at most 1G"),
     Setting("journal_bytes", ("LLMTRACE_JOURNAL_BYTES",), size, 4 << 30, "the journal's bound; the oldest goes first"),
     Setting("journal_age_s", ("LLMTRACE_JOURNAL_AGE",), seconds, 14 * 86400.0, "how old records may grow in the journal"),
+    Setting("page_url", ("LLMTRACE_PAGE_URL",), base_url, "", "where `llmtrace serve` is reached; else links to pages are file:// below LLMTRACE_DIR"),
+    Setting("grafana_url", ("LLMTRACE_GRAFANA_URL",), base_url, "", "Grafana: an incident links to Explore there"),
+    Setting("grafana_datasource", ("LLMTRACE_GRAFANA_DATASOURCE",), text, "loki", "the Loki data source in those links, by uid or name"),
+    Setting("kibana_url", ("LLMTRACE_KIBANA_URL",), base_url, "", "Kibana, with its space (`/s/NAME`) if any: an incident links to Discover there"),
+    Setting("redact", ("LLMTRACE_REDACT",), switch, True, "0 leaves secrets in pages, reports and what is shipped"),
+    Setting("redact_patterns", ("LLMTRACE_REDACT_PATTERNS",), text, "", "more secrets: regular expressions, one a line, or @FILE that holds them"),
     Setting("strict", ("LLMTRACE_STRICT",), switch, False, "raise llmtrace's own errors instead of counting them"),
 )
 """Those of the back ends stand in the sinks' own issue; each arrives here with what reads it."""
@@ -130,6 +146,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ring_bytes: int
     journal_bytes: int
     journal_age_s: float
+    page_url: str
+    grafana_url: str
+    grafana_datasource: str
+    kibana_url: str
+    redact: bool
+    redact_patterns: str
     strict: bool
     origins: dict[str, Origin]
 

@@ -40,7 +40,7 @@ _FLOCK: Final = "hhqqi4x"
 
 
 class Directory(msgspec.Struct, frozen=True):
-    """One agent's world: `path` holds journal, lock and log, `rings` (on tmpfs) the rings, `registry` links to rings in memory files."""
+    """One agent's world: `path` holds journal, lock, log and pages, `rings` (on tmpfs) the rings, `registry` links to rings in memory files."""
 
     path: Path
     rings: Path
@@ -57,6 +57,10 @@ class Directory(msgspec.Struct, frozen=True):
     @property
     def log(self) -> Path:
         return self.path / "agent.log"
+
+    @property
+    def pages(self) -> Path:
+        return self.path / "pages"
 
 
 class UnusableError(Exception):

@@ -14,6 +14,7 @@ BEFORE_NS, AFTER_NS = 30_000_000_000, 5_000_000_000
 """The window of an incident: from 30 s before its onset to 5 s after its detection."""
 
 _PREFIX = f"{INCIDENT}."
+_LINK = "links."
 
 
 def incident_id(trace_id: str, node: str, first_evidence: str) -> str:
@@ -43,6 +44,7 @@ def incident_attributes(incident: Incident) -> dict[str, Value]:
         "evidence": " ".join(incident.evidence) or None,
         "symptoms": " ".join(map(str, incident.symptoms)) or None,
         "merged": " ".join(incident.merged) or None,
+        **{_LINK + name: link for name, link in incident.links.items()},
     }
     return {_PREFIX + name: value for name, value in facts.items() if value is not None}
 
@@ -62,6 +64,7 @@ def incident_of(record: Record) -> Incident:
             "evidence": str(found.get("evidence", "")).split(),
             "symptoms": [int(rank) for rank in str(found.get("symptoms", "")).split()],
             "merged": str(found.get("merged", "")).split(),
+            "links": {name.removeprefix(_LINK): str(link) for name, link in found.items() if name.startswith(_LINK)},
         },
         Incident,
     )

@@ -51,8 +51,8 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     workload: str = ""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was seen.
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One thing that was seen. Readers make them by the ten thousand: by position, and unknown to the garbage collector, since none can be in a cycle.
 
     `id` is unique for ever (ring span and position). `time_ns` is wall clock of emission in nanoseconds since 1970, so a
     span's END; `duration_ns` is set for spans. `severity` is an OpenTelemetry severity number. `span_id` is the process's

@@ -35,9 +35,14 @@ def test_the_demo_breaks_a_rank_and_shows_it(llmtrace_dirs: Directories, fault: 
     assert re.search(r"^others +rank", text, re.MULTILINE)
     assert re.search(r"step 59 loss \d", text[text.index("Last lines of rank 2") :])
     assert f"--dir {llmtrace_dirs.path} --rank 2 --all | less" in text
+    (page,) = (llmtrace_dirs.path / "pages").glob("*.html")  # the agent's, and the demo waits for it
+    assert f"The same as a page: {page}\n" in text
+    assert page.read_text().rstrip().endswith("</html>")
 
 
 def test_the_demo_without_a_fault_shows_a_clean_end(llmtrace_dirs: Directories) -> None:
     text = demo("none", llmtrace_dirs.path)
     assert "The job finished cleanly at step 119; nothing broke." in text
     assert "✗" not in text
+    assert f"The same as a page: {llmtrace_dirs.path / 'page.html'}\n" in text
+    assert (llmtrace_dirs.path / "page.html").read_text().rstrip().endswith("</html>")

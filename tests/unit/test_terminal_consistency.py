@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
@@ -23,6 +23,7 @@ from llmtrace.show.fates import fates
 from llmtrace.show.hints import hint, manner
 from llmtrace.show.log import log
 from llmtrace.show.paths import place
+from llmtrace.show.phrases import english
 from llmtrace.show.story import Story, tell
 from llmtrace.show.strips import Scale, letter, strip
 from llmtrace.show.view import View
@@ -66,7 +67,7 @@ def test_every_category_has_advice_for_every_ending_and_none_asks_who_killed_wha
     for code, ending in ((7, "exited"), (-9, "killed"), (-15, "killed"), (-11, "killed"), (None, "unknown"), (0, "clean"), (None, "running")):
         story = ended(leave(), code, ending)
         assert story.incident is not None
-        text = hint(msgspec.structs.replace(story.incident, category=category), story.culprit)
+        text = english(hint(msgspec.structs.replace(story.incident, category=category), story.culprit))
         assert text
         assert "{" not in text
         assert "who ended it" not in text or code == -9
@@ -87,9 +88,9 @@ def test_each_event_of_the_others_has_its_own_time_from_the_onset() -> None:
 def test_one_that_fell_much_later_is_not_one_of_those_that_fell_together() -> None:
     context = kill()
     records = [msgspec.structs.replace(r, time_ns=r.time_ns + 3 * S) if r.identity.rank == 0 and r.name == names.FAILURE else r for r in context.records]
-    found = [text.plain for text in fates(tell(msgspec.structs.replace(context, records=records)))]
-    assert [text.partition(":")[0] for text in found] == ["ranks 2, 3", "rank 0"]
-    assert "lost its peer +3.3 s" in found[1]
+    found = fates(tell(msgspec.structs.replace(context, records=records)))
+    assert [english(fate.who) for fate in found] == ["ranks 2, 3", "rank 0"]
+    assert "lost its peer +3.3 s" in english(found[1].words)
 
 
 def test_ranks_that_said_the_same_of_other_addresses_share_a_line_without_any() -> None:
@@ -102,8 +103,8 @@ def test_ranks_that_said_the_same_of_other_addresses_share_a_line_without_any() 
         else r
         for r in context.records
     ]
-    (line,) = [text.plain for text in fates(tell(msgspec.structs.replace(context, records=records)))]
-    assert "RuntimeError: cannot store the shard at, gave up +0.3 s" in line
+    (fate,) = fates(tell(msgspec.structs.replace(context, records=records)))
+    assert "RuntimeError: cannot store the shard at, gave up +0.3 s" in english(fate.words)
     assert "[peer]" not in seen(msgspec.structs.replace(context, records=records))
 
 
@@ -182,6 +183,7 @@ def test_a_raised_exception_and_the_end_of_its_process_do_not_read_as_two_deaths
 SAYINGS = ("raised", "ends", "gone", "step 5 loss 1.5", "step 6 loss 1.5")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(SAYINGS), st.integers(0, 400)), min_size=1, max_size=40), st.booleans())
 def test_rows_of_several_ranks_keep_the_order_of_what_each_of_them_said(said: list[tuple[int, str, int]], culprit_speaks: bool) -> None:
     base = kill(4, 1)

@@ -15,6 +15,7 @@ from llmtrace.record import Culprit, Identity, Incident, Record, Run, Window
 from llmtrace.show.clean import clean, cut, one_line
 from llmtrace.show.evidence import traceback
 from llmtrace.show.numbers import drawn, sparkline
+from llmtrace.show.phrases import english
 from llmtrace.show.rows import encode, incident_row, record_row, run_row, severity_text
 from llmtrace.show.story import briefly, plainly, rank_list, tell, who
 from llmtrace.show.strips import Scale, letter, nice_ns, strip
@@ -67,7 +68,7 @@ def test_a_list_of_ranks_names_each_rank_once(ranks: set[int]) -> None:
         first, _, last = part.partition("-")
         named += range(int(first), int(last or first) + 1)
     assert named == sorted(ranks)
-    assert who(list(ranks)).startswith("rank " if len(ranks) == 1 else "ranks ")
+    assert english(who(list(ranks))).startswith("rank " if len(ranks) == 1 else "ranks ")
 
 
 def test_lengths_sizes_and_offsets_read_as_people_say_them() -> None:

@@ -7,14 +7,17 @@ steps come again. Who caused it is `diagnose`'s to say; this decides when to ask
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
+
+import msgspec
 
 from ..clock import monotonic_ns
 from ..diagnose import Verdict, diagnose
 from ..guard import shield
 from ..incidents import SEVERITY, incident_attributes, incident_id, incident_of, incident_window
 from ..journal import Chunk, JournalReader
+from ..links import Links
 from ..names import FAILURE, INCIDENT, OOM
 from ..record import WARN, Culprit, Incident, Process, Record
 from .cascade import Cascade
@@ -37,13 +40,16 @@ class Key(NamedTuple):
 
 
 class Detection:
-    """The consumer. `recall` rebuilds its state from the journal, so that a killed agent's successor goes on where it was."""
+    """The consumer. `recall` rebuilds its state from the journal, so that a killed agent's successor goes on where it was.
+
+    `links` leads to an incident; `noted` hears of each that the journal has, and when it was told, as often as it says something new.
+    """
 
     name = "detection"
     bulk: bool | None = False
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    def __init__(self, rows: Rows, links: Callable[[Incident], Links], noted: Callable[[Incident, int], None]) -> None:
+        self._rows, self._links, self._noted = rows, links, noted
         self._cascades: dict[Key, Cascade] = {}
 
     def recall(self, reader: JournalReader, cursor: int) -> None:
@@ -74,6 +80,7 @@ class Detection:
         if cascade.incident is not None and cascade.incident.id != incident.id:  # between the two training went on
             cascade.since_ns = incident.onset_ns - PATIENCE_NS
         cascade.incident, cascade.span_id = incident, record.identity.span_id
+        self._noted(incident, record.time_ns)
 
     def _note(self, record: Record) -> None:
         cascade = self._cascade(record)
@@ -118,7 +125,7 @@ class Detection:
             first = verdict.evidence[0] if verdict.evidence else cascade.failures[0].id
             cascade.span_id = first.partition("-")[0]
         detected_ns = before.detected_ns if before else time.time_ns()
-        return Incident(
+        incident = Incident(
             id=before.id if before else self._new_id(key, cascade, verdict),
             trace_id=key.trace_id,
             attempt=key.attempt,
@@ -133,6 +140,7 @@ class Detection:
             evidence=verdict.evidence,
             symptoms=verdict.symptoms,
         )
+        return msgspec.structs.replace(incident, links=self._links(incident))
 
     def _new_id(self, key: Key, cascade: Cascade, verdict: Verdict) -> str:
         first = next((record for record in cascade.failures if record.id in verdict.evidence[:1]), cascade.failures[0])

@@ -1,4 +1,4 @@
-"""The agent's loop: rings into the journal, then whoever reads the journal; until the last rank is gone and all is drained."""
+"""The agent's loop: rings into the journal, then whoever reads the journal, and pages of what was found; until the last rank is gone and all is drained."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from ..config import Config
 from ..directory import AgentLock, Directory
 from ..guard import shield
 from ..journal import JournalReader, RingRow, Transaction
+from ..links import links
 from .consumers import Runner
 from .incidents import Detection
 from .log import say
 from .orphans import settle_orphans
+from .pages import Pages
 from .rings import Rings
 from .rows import Rows
 from .store import Store
@@ -35,7 +37,8 @@ class Agent:
         self._store = Store(directory.journal, config)
         self._rings = Rings(directory)
         self._rows = Rows()
-        self._detection = Detection(self._rows)
+        self._pages = Pages(directory, config)
+        self._detection = Detection(self._rows, lambda incident: links(config, directory.pages, incident), self._pages.note)
         self._runners = [Runner(self._detection, self._store, self._rows)]
         self._begun = self._displaced = False
         self._openings = 0
@@ -60,6 +63,8 @@ class Agent:
         self._flush(monotonic_ns())
         for runner in self._runners:
             runner.turn()
+        if self._pages.pending():
+            self._pages.turn(alone=not self._rings.living() and self._drained())
         self._prune(monotonic_ns())
 
     def _begin(self) -> bool:
@@ -71,14 +76,15 @@ class Agent:
             self._rows.load(rows)
             self._rings.find(self._lookup)
             settle_orphans(self._store, self._rows, self._rings.tails)
-            self._recall()
+            self._recall(rows)
             self._begun = True
         return True
 
-    def _recall(self) -> None:
+    def _recall(self, rows: list[RingRow]) -> None:
         cursor = self._store.read(lambda journal: journal.cursor(self._detection.name))
         with shield("agent recalls"), JournalReader(self._journal) as reader:
             self._detection.recall(reader, cursor[0] if cursor else 0)
+            self._pages.recall(reader, rows)
 
     def _lookup(self, span_id: str) -> tuple[RingRow | None] | None:
         row = self._rows.get(span_id)
@@ -131,6 +137,7 @@ class Agent:
             self._store.read(lambda journal: journal.prune() or True)
             self._rows.forget()
             self._detection.forget()
+            self._pages.prune()
 
     def _over(self) -> bool:
         if not self._lock.holds():
@@ -147,7 +154,7 @@ class Agent:
         alone_ns = now_ns - self._alone_since_ns
         if alone_ns > DRAIN_NS:
             return True
-        return self._drained() and not self._rings.orphans() and (alone_ns > LINGER_NS or self._asked())
+        return self._drained() and self._pages.idle() and not self._rings.orphans() and (alone_ns > LINGER_NS or self._asked())
 
     def _drained(self) -> bool:
         return self._begun and all(tail.idle() for tail in self._rings.tails.values()) and all(runner.idle() for runner in self._runners)
@@ -157,6 +164,7 @@ class Agent:
             with shield("agent leaves"):
                 self._turn()
                 self._store.read(lambda journal: journal.prune() or True)
+        self._pages.leave()
         self._rings.close()
         self._store.close()
 

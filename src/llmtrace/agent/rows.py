@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
-import msgspec
-
-from ..frames import Decoder
+from ..frames import UNDECODABLE, Decoder
 from ..identity import fallbacks
 from ..journal import Chunk, RingRow, description_of, process_of
 from ..record import Identity, Process, Record
@@ -79,15 +78,13 @@ class Rows:
     def records(self, chunk: Chunk) -> list[Record]:
         """A chunk's records; what cannot be decoded is left out (readers count it)."""
         row = self._rows.get(chunk.span_id)
-        if row is None:
+        if row is None or (packed := chunk.unpacked()) is None:
             return []
-        decode = self.decoder(row).record
+        decoder = self.decoder(row)
+        with suppress(*UNDECODABLE):
+            return decoder.decode(packed, chunk.offset_ns)
         found: list[Record] = []
-        for kind, position, payload in chunk.frames():
-            try:
-                record = decode(kind, payload, position, chunk.offset_ns)
-            except (msgspec.MsgspecError, IndexError, TypeError):
-                continue
-            if record is not None:
-                found.append(record)
+        for frame in chunk.frames():
+            with suppress(*UNDECODABLE):
+                found += decoder.records([frame], chunk.offset_ns)
         return found

@@ -1,22 +1,26 @@
-"""`demo`: break a real job of four ranks, then look at what llmtrace has of it."""
+"""`demo`: break a real job of four ranks, then look at what llmtrace has of it: in the terminal, and as a page."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..links import page_file
 from .shared import NoColor, refuse
 
 if TYPE_CHECKING:
     from ..sources.base import Source
+    from ..sources.context import Context
 
 RANKS, STEPS, AT = 4, 120, 60
 FAULTS = {
@@ -26,7 +30,7 @@ FAULTS = {
     "none": "nothing will break",
 }
 PATIENCE_S = 10
-"""How long the incident is waited for once the job is gone; usually it is there before."""
+"""How long the incident, and then its page, is waited for once the job is gone; usually the one is there before, and the other within two seconds."""
 
 
 def demo(
@@ -75,6 +79,7 @@ def _train(script: Path, fault: str, path: Path) -> tuple[float, int]:
 def _show(path: Path, fault: str, no_color: bool) -> None:
     from ..sources.context import context
     from ..sources.open import open_source
+    from .browser import show
     from .reading import newest, print_context
 
     try:
@@ -83,13 +88,39 @@ def _show(path: Path, fault: str, no_color: bool) -> None:
         refuse(f"{error}; llmtrace doctor says what is in the way")
     if fault != "none":
         _wait_for_incident(source)
-    print_context(context(source, newest(source)), no_color, options=f"--dir {path}")
+    found = context(source, newest(source))
+    print_context(found, no_color, options=_options(path))
+    page = _page(path, found)
+    print(f"\nThe same as a page: {page}", flush=True)
+    if sys.stdout.isatty():
+        show(page.as_uri())
+
+
+def _options(path: Path) -> str:
+    return f"--dir {shlex.quote(str(path))}"
+
+
+def _page(path: Path, found: Context) -> Path:
+    """The page that the agent writes while it leaves; without an incident it writes none, and this does."""
+    from .files import write_out
+    from .reading import file_data
+
+    if found.incident is not None:
+        page = page_file(path / "pages", found.incident.id)
+        if _wait_for(page.is_file):
+            return page
+    page = path / "page.html"
+    write_out(str(page), file_data("--html", found, "", _options(path)))
+    return page
 
 
 def _wait_for_incident(source: Source) -> None:
     """Until there is an incident and every rank's end is known, or patience ends."""
+    _wait_for(lambda: bool(source.incidents()) and all(process.ending != "running" for process in source.processes()))
+
+
+def _wait_for(question: Callable[[], bool]) -> bool:
     until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        if source.incidents() and all(process.ending != "running" for process in source.processes()):
-            return
+    while not (answer := question()) and time.monotonic() < until:
         time.sleep(0.1)
+    return answer

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import classify, demo, doctor, job, reading
+from . import classify, demo, doctor, job, reading, serve
 
 app = typer.Typer(
     name="llmtrace",
@@ -27,6 +27,7 @@ app.command("runs")(reading.runs)
 app.command("incidents")(reading.incidents)
 app.command("context")(reading.context)
 app.command("classify")(classify.classify)
+app.command("serve")(serve.serve)
 app.command("doctor")(doctor.doctor)
 app.command("off")(job.off)
 app.command("agent")(job.agent)

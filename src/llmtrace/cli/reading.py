@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .files import STDOUT, write_out
 from .shared import Dirs, Json, NoColor, SourceKind, make_console, open_listing, open_reading, refuse, refusing, write_json
 
 if TYPE_CHECKING:
@@ -70,6 +72,12 @@ def context(
     rank: Annotated[int | None, typer.Option("--rank", metavar="N", min=0, help="Only this rank's records.")] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KINDS", help="Only these, by comma: log, span, sample, event.")] = None,
     whole: Annotated[bool, typer.Option("--all", help="Every line of the window, uncut.")] = False,
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write it as a page to FILE; `-` is stdout.")] = None,
+    lang: Annotated[str | None, typer.Option("--lang", metavar="en|zh", help="The page's language; else the browser's.")] = None,
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE", help="Write a report for a ticket or an assistant to FILE; `-` is stdout.")
+    ] = None,
+    perfetto: Annotated[str | None, typer.Option("--perfetto", metavar="FILE", help="Write a trace for Perfetto to FILE; `-` is stdout.")] = None,
     as_json: Json = False,
     dirs: Dirs = None,
     source: SourceKind = "journal",
@@ -81,14 +89,19 @@ def context(
     """
     kinds = _kinds(kind)
     moments = (_moment(at), _length("--before", before), _length("--after", after))
+    files = {option: name for option, name in (("--html", html), ("--markdown", markdown), ("--perfetto", perfetto)) if name is not None}
+    _check_files(files, lang, {"--json": as_json, "--rank": rank is not None, "--kind": kind is not None, "--all": whole})
     opened = open_reading(dirs, source)
     if as_json:
         _write_records(_find(opened, key, moments, rank, kinds))
-    else:  # the lanes and the verdict need everybody's records; what was asked for chooses among the lines
-        from ..config import resolve
-        from ..show.advice import reading_options
+        return
+    from ..config import resolve
+    from ..show.advice import reading_options
 
-        options = reading_options(dirs or (), resolve())
+    options = reading_options(dirs or (), resolve())
+    if files:
+        _write_files(_find(opened, key, moments), files, lang or "", options)
+    else:  # the lanes and the verdict need everybody's records; what was asked for chooses among the lines
         print_context(_find(opened, key, moments), no_color, options=options, whole=whole, kinds=kinds, rank=rank)
 
 
@@ -111,6 +124,53 @@ def print_context(
     )
     for part in show(found, view):
         console.print(part, soft_wrap=not view.wrap)
+
+
+def _check_files(files: Mapping[str, str], lang: str | None, others: Mapping[str, bool]) -> None:
+    """Refuse what cannot be had together."""
+    for other in (name for name, given in others.items() if given and files):
+        refuse(f"{next(iter(files))} and {other} exclude each other: a file holds the whole window", 2)
+    if list(files.values()).count(STDOUT) > 1:
+        refuse(f"only one of {', '.join(files)} can go to stdout", 2)
+    if lang is None:
+        return
+    from ..show.page.texts import LANGUAGES
+
+    if lang not in LANGUAGES:
+        refuse(f"--lang {lang!r}; allowed: {', '.join(LANGUAGES)}", 2)
+    if "--html" not in files:
+        refuse("--lang is for --html", 2)
+
+
+def _write_files(found: Context, files: Mapping[str, str], lang: str, options: str) -> None:
+    from ..show.clean import one_line
+    from ..show.times import size
+
+    for option, name in files.items():
+        data = file_data(option, found, lang, options)
+        try:
+            write_out(name, data)
+        except (OSError, ValueError) as error:  # a ValueError for a name with NUL in it
+            refuse(f"{option} {name}: cannot be written: {getattr(error, 'strerror', None) or error}")
+        if name != STDOUT and STDOUT not in files.values():
+            print(f"{one_line(name)}: {size(len(data))}")
+
+
+def file_data(option: str, found: Context, lang: str, options: str) -> bytes:
+    """What the file of that option holds; `options` goes into the commands that it proposes."""
+    now_ns = time.time_ns()
+    if option == "--perfetto":
+        from ..show.perfetto import trace_json
+
+        return trace_json(found)
+    if option == "--markdown":
+        from ..show.markdown import report
+
+        return report(found, options=options, now_ns=now_ns).encode(errors="replace")
+    from ..show.page.content import content
+    from ..show.page.document import document
+
+    return document(content(found, language=lang, options=options, now_ns=now_ns)).encode(errors="replace")
 
 
 def _find(source: Source, key: str, moments: tuple[int | None, int, int], rank: int | None = None, kinds: frozenset[Kind] | None = None) -> Context:

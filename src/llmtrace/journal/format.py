@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 import msgspec
 
-from ..frames import payload_time_ns
+from ..frames import Frames, payload_time_ns
 from ..guard import guard
 from ..record import Ending, Identity, Kind
 
@@ -114,21 +115,37 @@ class Chunk(msgspec.Struct, frozen=True):
     position: int
     blob: bytes
 
+    def unpacked(self) -> Frames | None:
+        """The frames, undecoded; None, with a warning, where the bytes are damaged."""
+        if (found := self._table()) is None:
+            return None
+        raw, words, gaps = found
+        strides = [gap + 4 + (word & 0xFFFFFF) for gap, word in zip(gaps[1:], words, strict=False)]  # from each frame to the next
+        positions = tuple(accumulate(strides, initial=self.position + gaps[0]))
+        return Frames(raw[3 : 4 * self.count : 4], positions, memoryview(raw)[8 * self.count :])
+
     def frames(self) -> Iterator[Frame]:
         """(kind, position, payload) of each record, in the ring's order; none, with a warning, where the bytes are damaged."""
-        try:
-            raw = zstd.decompress(self.blob)
-            table = struct.unpack_from(f"<{2 * self.count}I", raw)
-        except (zstd.ZstdError, struct.error) as error:
-            guard.warn(f"chunk {self.id} of the journal is damaged, its {self.count} records are left out: {error}")
+        if (found := self._table()) is None:
             return
+        raw, words, gaps = found
         at, position = 8 * self.count, self.position
-        for word, gap in zip(table[: self.count], table[self.count :], strict=True):
+        for word, gap in zip(words, gaps, strict=True):
             position += gap
             length = word & 0xFFFFFF
             yield word >> 24, position, raw[at : at + length]
             at += length
             position += 4 + length
+
+    def _table(self) -> tuple[bytes, Sequence[int], Sequence[int]] | None:
+        """All bytes, the frames' kinds and lengths, and the gaps before them."""
+        try:
+            raw = zstd.decompress(self.blob)
+            table = struct.unpack_from(f"<{2 * max(self.count, 1)}I", raw)
+        except (zstd.ZstdError, struct.error) as error:
+            guard.warn(f"chunk {self.id} of the journal is damaged, its {self.count} records are left out: {error}")
+            return None
+        return raw, table[: self.count], table[self.count :]
 
 
 class Piece(msgspec.Struct, frozen=True):

@@ -140,6 +140,13 @@ def _configure(connection: sqlite3.Connection, wal_bytes: int) -> None:
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
     """Raise JournalError unless this is a journal of our format whose newest rows can be read; the rest shows when it is read."""
+    try:
+        _look(connection, path)
+    except UnicodeDecodeError as error:
+        raise JournalError("corrupt", f"{path}: its schema cannot be read: {error}") from error
+
+
+def _look(connection: sqlite3.Connection, path: Path) -> None:
     if _is_new(connection):
         raise JournalError("empty", f"{path}: nothing has been written yet")
     if pragma(connection, "application_id") != APPLICATION or pragma(connection, "user_version") != FORMAT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -52,6 +53,21 @@ def ring_of(row: tuple[Any, ...]) -> RingRow:
 
 def chunk_of(row: tuple[Any, ...]) -> Chunk:
     return Chunk(row[0], row[1], bool(row[2]), *row[3:])
+
+
+def sound_chunk(row: tuple[Any, ...]) -> Chunk:
+    """The same of a file that may be damaged, where a column may hold anything; raises msgspec.ValidationError."""
+    if {*map(type, row[2:12])} != {int} or type(row[12]) is not bytes:
+        raise msgspec.ValidationError(f"chunk {row[0]} is no chunk")
+    return chunk_of(row)
+
+
+def sound_rings(connection: sqlite3.Connection) -> list[RingRow]:
+    """The same of rings."""
+    found = connection.execute(f"{RINGS} ORDER BY r.id").fetchall()
+    if any(type(identity) is not bytes or type(parts) not in (bytes, NoneType) for *_, identity, parts in found):
+        raise msgspec.ValidationError("a ring is no ring")
+    return [msgspec.convert(msgspec.structs.asdict(ring_of(row)), RingRow) for row in found]
 
 
 def chunks_by(index: str) -> str:

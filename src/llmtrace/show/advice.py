@@ -18,6 +18,8 @@ from ..names import FAILURE_LINE
 from .clean import one_line
 from .columns import GAP, hung_text
 from .hints import hint, manner
+from .page.model import Phrase
+from .phrases import english, say
 from .story import Standing, Story
 from .strips import step_time_ns
 from .times import SECOND_NS
@@ -39,12 +41,12 @@ def advice(story: Story, view: View) -> Iterator[Text]:
     """First what this fault asks for, then the commands."""
     width = view.width if view.wrap else None
     if story.incident is not None and (text := hint(story.incident, story.culprit)):
-        yield hung_text(Text(text), width, 0)
-    found = list(_commands(story, view))
+        yield hung_text(Text(english(text)), width, 0)
+    found = [(shell, english(why)) for shell, why in commands(story, view.options)]
     indent = max(cell_len(why) for _, why in found) + len(GAP)
-    for command, why in found:
+    for shell, why in found:
         line = Text(why + " " * (indent - cell_len(why)), "dim")
-        for number, part in enumerate(_shell_lines(command, width and width - indent)):
+        for number, part in enumerate(_shell_lines(shell, width and width - indent)):
             line.append("\n" + " " * indent if number else "").append(part, "bold not dim")
         yield line
 
@@ -64,36 +66,41 @@ def _shell_lines(command: str, room: int | None) -> list[str]:
     return lines
 
 
-def _commands(story: Story, view: View) -> Iterator[tuple[str, str]]:
-    incident = story.incident
-    key = incident.id if incident else story.context.trace_id[:SHORT]
-    base = " ".join(part for part in ("llmtrace context", key, view.options) if part)
+def commands(story: Story, options: str) -> Iterator[tuple[str, Phrase]]:
+    """Commands, and what each is for."""
+    incident, base = story.incident, command(story, options)
     if story.culprit is not None:
         yield from _of_culprit(story, story.culprit)
-        yield f"{base} --rank {story.culprit.rank} --all | less", "the culprit alone"
+        yield f"{base} --rank {story.culprit.rank} --all | less", say("why.culprit")
     if incident is not None and (step := step_time_ns(story.standings)):
         seconds = max(1, round(20 * step / SECOND_NS))
         if seconds < 15:
-            yield f"{base} --before {seconds}s --after 1s", "the last steps"
-    yield f"{base} --all | less", "every line"
-    yield f"{base} --kind span,sample | less", "steps and numbers"
+            yield f"{base} --before {seconds}s --after 1s", say("why.last_steps")
+    yield f"{base} --all | less", say("why.every_line")
+    yield f"{base} --kind span,sample | less", say("why.numbers")
     if incident is None and any(standing.process.ending == "running" for standing in story.standings):
-        yield f"watch -n 5 {base}", "follow it"
-    yield f"{base} --json", "for a program"
+        yield f"watch -n 5 {base}", say("why.follow")
+    yield f"{base} --json", say("why.program")
 
 
-def _of_culprit(story: Story, culprit: Standing) -> Iterator[tuple[str, str]]:
+def command(story: Story, options: str) -> str:
+    """What shows this window in a terminal."""
+    key = story.incident.id if story.incident else story.context.trace_id[:SHORT]
+    return " ".join(part for part in ("llmtrace context", key, options) if part)
+
+
+def _of_culprit(story: Story, culprit: Standing) -> Iterator[tuple[str, Phrase]]:
     """The line that failed; for an end without one, where to ask."""
     if culprit.trouble is not None and (line := culprit.trouble.attributes.get(FAILURE_LINE)):
         path, number = _file_and_line(str(line))
-        yield f"${{EDITOR:-vi}} {f'+{number} ' if number else ''}{quote(path)}", "the line that failed"
+        yield f"${{EDITOR:-vi}} {f'+{number} ' if number else ''}{quote(path)}", say("why.line")
         return
     how, code, category = manner(culprit), culprit.process.exit_code, story.incident.category if story.incident else ""
     if how == "left" and category in ("process_death", "program_error", "unknown"):
-        yield f"grep -rnE --include='*.py' 'exit\\({code}\\)|SystemExit\\({code}\\)' {quote(_program(story))}", "where it may have left"
+        yield f"grep -rnE --include='*.py' 'exit\\({code}\\)|SystemExit\\({code}\\)' {quote(_program(story))}", say("why.exit")
     if how in ("killed", "unseen") and category in ("process_death", "host_oom", "unknown"):
         node = one_line(culprit.process.identity.node) if story.nodes > 1 else ""
-        yield "dmesg -T | grep -iE 'killed process|oom' | tail", f"the kernel{f' of {node}' if node else ''}"
+        yield "dmesg -T | grep -iE 'killed process|oom' | tail", say("why.kernel_of", node=node) if node else say("why.kernel")
 
 
 def _file_and_line(line: str) -> tuple[str, str]:

@@ -28,13 +28,16 @@ from ..names import (
     PROCESS_EXIT_CODE,
     PROCESS_SIGNAL,
 )
-from ..record import ERROR, WARN, Record
+from ..record import ERROR, WARN, Record, Value
 from .clean import clean, cut, one_line
 from .columns import hanging, hung_text
+from .page.model import Words
 from .paths import place
+from .phrases import english, joined, say
 from .story import Story, briefly, said, signal_name
 from .times import clock, length, offset, size
 from .view import View
+from .words import phase_words
 
 EVIDENCE: Final = 4
 WITNESSES: Final = 2
@@ -42,6 +45,13 @@ WITNESSES: Final = 2
 LINES: Final = 8
 BODY: Final = 500
 TRACEBACK_LINES: Final = 28
+_SIZES: Final = (
+    (OOM_FREE, "event.free"),
+    (OOM_LIMIT, "event.limit"),
+    (OOM_ALLOCATED, "event.allocated"),
+    (OOM_RESERVED, "event.reserved"),
+    (OOM_RSS, "event.resident"),
+)
 _FRAME: Final = re.compile(r'^\s*File "(?P<path>[^"]*)", line \d+')
 _LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/|/lib/python3[^/]*/|/llmtrace/(?:rank|bootstrap)/|^<")
 _INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|.*/(?=llmtrace/(?:rank|bootstrap)/)")
@@ -52,17 +62,23 @@ def evidence(story: Story, view: View) -> Iterator[RenderableType]:
     incident = story.incident
     if incident is None:
         return
-    found = [story.records[name] for name in incident.evidence if name in story.records]
-    shown = sorted(_deciding(found, story), key=lambda record: record.time_ns)
-    yield from hanging([(Text(clock(record.time_ns), "dim"), Text(rank_of(record), "bold"), Text(cut(describe(record, view), 600))) for record in shown], view)
+    found, shown = found_evidence(story), sorted(deciding(story), key=lambda record: record.time_ns)
+    rows = [(clock(record.time_ns), english(rank_of(record)), cut(english(describe(record, view)), 600)) for record in shown]
+    yield from hanging([(Text(time, "dim"), Text(who, "bold"), Text(text)) for time, who, text in rows], view)
     rest, outside = len(found) - len(shown), len(incident.evidence) - len(found)
     parts = [f"{rest} more followed, in the log below" if rest else "", f"{outside} more outside this window" if outside else ""]
     if text := "; ".join(part for part in parts if part):
         yield Text(text, "dim")
 
 
-def _deciding(found: Sequence[Record], story: Story) -> Sequence[Record]:
+def found_evidence(story: Story) -> list[Record]:
+    """The records that the verdict names, as far as they are here."""
+    return [story.records[name] for name in story.incident.evidence if name in story.records] if story.incident is not None else []
+
+
+def deciding(story: Story) -> Sequence[Record]:
     """The culprit's own records and those of nobody who merely suffered; else the first ones."""
+    found = found_evidence(story)
     if story.incident is None or story.culprit is None:
         return found[:EVIDENCE]
     guilty, symptoms = story.culprit.process.identity.span_id, story.incident.symptoms
@@ -70,19 +86,19 @@ def _deciding(found: Sequence[Record], story: Story) -> Sequence[Record]:
     return own[:EVIDENCE] or found[:WITNESSES]
 
 
-def rank_of(record: Record) -> str:
-    rank = record.identity.rank
-    if rank is not None and record.identity.role == "rank":
-        return f"rank {rank}"
-    return one_line(record.identity.role) + ("" if rank is None else f" of {rank}")
+def rank_of(record: Record) -> Words:
+    rank, role = record.identity.rank, one_line(record.identity.role)
+    if rank is not None and role == "rank":
+        return say("who.rank", ranks=rank)
+    return role if rank is None else say("who.role_of", role=role, rank=rank)
 
 
-def describe(record: Record, view: View) -> str:
+def describe(record: Record, view: View) -> Words:
     """Any record as one line for people; a long message by its first sentence unless the reader asked for all."""
     if record.name == OOM:
         return _out_of_memory(record, view)
     if record.name == FAILURE:
-        return f"raised {said(record) if view.whole else briefly(said(record), 200)}" + _place(record, view)
+        return joined([say("event.raised", what=said(record) if view.whole else briefly(said(record), 200)), *_place(record, view)])
     if record.name == PROCESS:
         return _process(record)
     if record.body:
@@ -90,45 +106,52 @@ def describe(record: Record, view: View) -> str:
     return f"{one_line(record.name)} {_attributes(record)}".strip()
 
 
-def _place(record: Record, view: View) -> str:
+def _place(record: Record, view: View) -> Iterator[Words]:
     line, phase = record.attributes.get(FAILURE_LINE), record.attributes.get(FAILURE_PHASE)
-    parts = [f", at {place(line, view)}" if line else "", f", in {one_line(str(phase)).replace('_', ' ')}" if phase else ""]
-    return "".join(parts) + ("" if record.step is None else f", step {record.step:,}")
+    if line:
+        yield say("head.at", line=place(line, view))
+    if phase:
+        yield say("event.in", phase=phase_words(str(phase)))
+    if record.step is not None:
+        yield say("where.step", step=record.step)
 
 
-def _out_of_memory(record: Record, view: View) -> str:
-    facts = record.attributes
-    device = one_line(str(facts.get(OOM_DEVICE, "cpu")))
-    asked = _size(record, OOM_SIZE)
-    parts = [f"out of memory on {device}" + (f": asked for {asked}" if asked else "")]
-    names = ((OOM_FREE, "free"), (OOM_LIMIT, "limit"), (OOM_ALLOCATED, "allocated"), (OOM_RESERVED, "reserved"), (OOM_RSS, "resident"))
-    parts += [f"{found} {word}" for name, word in names if (found := _size(record, name))]
-    return ", ".join(parts) + _place(record, view)
+def _out_of_memory(record: Record, view: View) -> Words:
+    device, asked = one_line(str(record.attributes.get(OOM_DEVICE, "cpu"))), size_of(record, OOM_SIZE)
+    what = say("event.oom", device=device) if asked is None else say("event.oom_asked", device=device, size=asked)
+    sizes = [say(key, size=found) for name, key in _SIZES if (found := size_of(record, name)) is not None]
+    return joined([what, *sizes, *_place(record, view)])
 
 
-def _size(record: Record, name: str) -> str:
+def size_of(record: Record, name: str) -> int | float | None:
+    """An amount of memory in bytes; None where the record has none."""
     value = record.attributes.get(name)
-    return size(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def _process(record: Record) -> str:
+def _process(record: Record) -> Words:
     """`killed by SIGKILL`, `left with exit code 7`; after a word of its own the process is but `gone`: one end, not two."""
     facts = record.attributes
-    action, ending = one_line(str(facts.get(PROCESS_ACTION, ""))), facts.get(PROCESS_ENDING)
+    action, own_word = one_line(str(facts.get(PROCESS_ACTION, ""))), facts.get(PROCESS_ENDING) in ("clean", "raised")
     if action == "finished":
-        return "an exception leaves the program" if ending == "raised" else "the program ends"
-    if action != "died":
-        return f"process {action}" if action else one_line(record.body or record.name)
-    number, code = facts.get(PROCESS_SIGNAL), facts.get(PROCESS_EXIT_CODE)
+        return say("event.leaves" if facts.get(PROCESS_ENDING) == "raised" else "event.ends")
+    if action == "died":
+        return _death(facts.get(PROCESS_SIGNAL), facts.get(PROCESS_EXIT_CODE), own_word)
+    if action == "started":
+        return say("event.started")
+    return say("event.process", action=action) if action else one_line(record.body or record.name)
+
+
+def _death(number: Value | None, code: Value | None, own_word: bool) -> Words:
     if isinstance(number, str) and number:
-        return f"process killed by {one_line(number)}"
+        return say("event.killed", signal=one_line(number))
     if isinstance(number, int) and number:
-        return f"process killed by {signal_name(abs(number))}"
+        return say("event.killed", signal=signal_name(abs(number)))
     if not isinstance(code, int):
-        return "process gone" if ending in ("clean", "raised") else "process gone, nobody saw how"
+        return say("event.gone" if own_word else "event.gone_unseen")
     if code < 0:
-        return f"process killed by {signal_name(-code)}"
-    return f"process gone, exit code {code}" if ending in ("clean", "raised") else f"process left with exit code {code}"
+        return say("event.killed", signal=signal_name(-code))
+    return say("event.gone_code" if own_word else "event.left", code=code)
 
 
 def _attributes(record: Record) -> str:
@@ -170,7 +193,7 @@ def last_lines(story: Story, view: View) -> Iterator[RenderableType]:
 
 def entry(record: Record, story: Story, view: View, who: str = "") -> Sequence[Text]:
     """One entry of a log as cells: seconds from the onset, who, text."""
-    body = clean(record.body) if record.body is not None and record.kind == "log" else describe(record, view)
+    body = clean(record.body) if record.body is not None and record.kind == "log" else english(describe(record, view))
     body = body if view.whole else cut(body, BODY)
     style = "red" if record.severity >= ERROR else "yellow" if record.severity >= WARN else ""
     time = Text(f"{offset(record.time_ns - story.zero_ns):>9}", "dim")

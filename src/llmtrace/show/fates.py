@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
-from rich.text import Text
 
 from ..diagnose import classify
 from ..diagnose.summary import SYMPTOMS
 from ..names import FAILURE
 from ..record import Record
+from .page.model import Words
+from .page.texts.verdict import HEAD
+from .phrases import english, joined, rewritten, say
 from .story import LATER_NS, Standing, Story, briefly, ending, said, signal_name, where, who
 from .strips import open_since_ns
-from .times import after, length
+from .times import after
 
 GROUPS: Final = 6
 APART_NS: Final = 500_000_000
@@ -24,22 +27,28 @@ _ADDRESS: Final = re.compile(r" ?\[?\b[0-9a-fA-F]*[.:][0-9a-fA-F.:]*\]?:\d{2,5}\
 
 
 class Happening(msgspec.Struct, frozen=True):
-    words: str
+    """`symptom` is the category of what is but a symptom."""
+
+    words: Words
     time_ns: int
+    symptom: str = ""
 
 
-def fates(story: Story) -> Iterator[Text]:
+class Fate(msgspec.Struct, frozen=True):
+    """Ranks to whom the same happened, and what."""
+
+    group: Sequence[Standing]
+    who: Words
+    words: Words
+
+
+def fates(story: Story) -> list[Fate]:
     """The other ranks by what became of them, the largest group first."""
     groups: dict[tuple[str, ...], list[Standing]] = {}
     for standing in story.others:
         groups.setdefault(_likeness(standing, story), []).append(standing)
-    if not groups and story.incident is not None and story.standings:
-        yield Text("there are none: it was alone")
     ordered = sorted((part for group in groups.values() for part in _at_one_time(group)), key=lambda group: -len(group))
-    for group in ordered[:GROUPS]:
-        yield Text(who([standing.rank for standing in group]), "bold").append(f": {_fate(group, story)}", "not bold")
-    if len(ordered) > GROUPS:
-        yield Text(f"and {len(ordered) - GROUPS} more groups: see the lanes below")
+    return [Fate(group, who([standing.rank for standing in group]), _fate(group, story)) for group in ordered]
 
 
 def _at_one_time(group: Sequence[Standing]) -> Iterator[list[Standing]]:
@@ -57,59 +66,80 @@ def happenings(standing: Standing) -> list[Happening]:
     """How a rank failed, and its end where that was another blow."""
     process, code, found = standing.process, standing.process.exit_code, list[Happening]()
     if standing.trouble is not None and standing.trouble_ns is not None:
-        found.append(Happening(_complaint(standing.trouble), standing.trouble_ns))
+        found.append(_complaint(standing.trouble, standing.trouble_ns))
     end_ns = process.ended_ns if process.ended_ns is not None else process.last_ns
     if not found and standing.bad:
         found.append(Happening(ending(process), end_ns))
     elif code is not None and code < 0:
-        found.append(Happening(f"killed by {signal_name(-code)}", end_ns))
+        found.append(Happening(say("ending.signal", signal=signal_name(-code)), end_ns))
     return found
 
 
-def _complaint(trouble: Record) -> str:
+def _complaint(trouble: Record, time_ns: int) -> Happening:
     """`lost its peer` where that is what the exception means; its own words stand in the log."""
-    found = classify(said(trouble)) if trouble.name == FAILURE else None
-    if found is not None and found.role == "symptom" and found.category in SYMPTOMS:
-        return SYMPTOMS[found.category]
-    return briefly(said(trouble))
+    text = said(trouble)
+    symptom = _symptom(text) if trouble.name == FAILURE else ""
+    return Happening(say(f"symptom.{symptom}") if symptom else briefly(text), time_ns, symptom)
+
+
+@lru_cache(maxsize=2048)
+def _symptom(text: str) -> str:
+    """The category of what is but a symptom, else ""; kept, since it is asked of the same exceptions again and again."""
+    found = classify(text)
+    return found.category if found.role == "symptom" and found.category in SYMPTOMS else ""
 
 
 def _likeness(standing: Standing, story: Story) -> tuple[str, ...]:
     if standing.bad:
-        return (where(standing), *(_ADDRESS.sub("", happening.words) for happening in happenings(standing)))
-    return (_calm(standing, story),)
+        return (english(where(standing)), *(english(_anywhere(happening.words)) for happening in happenings(standing)))
+    return (english(calm(standing, story)),)
 
 
-def _calm(standing: Standing, story: Story) -> str:
+def _anywhere(words: Words) -> Words:
+    """The same without addresses."""
+    return rewritten(words, lambda text: _ADDRESS.sub("", text))
+
+
+def calm(standing: Standing, story: Story) -> Words:
+    """How it is with a rank that did not fail."""
     step, place = standing.last_step, where(standing)
     if standing.process.ending == "clean":
-        return ending(standing.process) + ("" if step is None else f" after step {step:,}")
-    return f"still running{f', in {place}' if place and story.incident else ''}"
+        return ending(standing.process) if step is None else say("fate.clean_after", ending=ending(standing.process), step=step)
+    return say("fate.running_in", ending=say("ending.running"), place=place) if place and story.incident else say("ending.running")
 
 
-def _fate(group: Sequence[Standing], story: Story) -> str:
+def _fate(group: Sequence[Standing], story: Story) -> Words:
     first = group[0]
     if not first.bad:
-        return _calm(first, story) + _silence(group, story)
-    parts = [f"got as far as {place}" if (place := where(first)) else ""]
+        return _silence(calm(first, story), group, story)
+    parts: list[Words] = [say("fate.reached", place=place)] if (place := where(first)) else []
     for together in zip(*(happenings(standing) for standing in group), strict=True):
-        words = together[0].words if len({happening.words for happening in together}) == 1 else _ADDRESS.sub("", together[0].words)
-        words = words.replace(" its ", " their ") if len(group) > 1 else words
-        parts.append(words + _when([happening.time_ns - story.zero_ns for happening in together], story))
-    return ", ".join(part for part in parts if part)
+        parts.append(when(shared(together), [happening.time_ns - story.zero_ns for happening in together], story))
+    return joined(parts)
 
 
-def _when(times_ns: Sequence[int], story: Story) -> str:
+def shared(together: Sequence[Happening]) -> Words:
+    """What happened to one rank or to several, in words that fit all of them."""
+    first = together[0]
+    if len(together) == 1:
+        return first.words
+    if f"symptoms.{first.symptom}" in HEAD:
+        return say(f"symptoms.{first.symptom}")
+    return first.words if len({english(happening.words) for happening in together}) == 1 else _anywhere(first.words)
+
+
+def when(what: Words, times_ns: Sequence[int], story: Story) -> Words:
+    """What happened, and when after the onset: at once, or from the first to the last."""
     if story.incident is None:
-        return ""
+        return what
     first, last = min(times_ns), max(times_ns)
     if last - first <= LATER_NS or after(first) == after(last):
-        return f" {after(first)}"
-    return f" {after(first).removesuffix(' s')} to {after(last)}"
+        return say("fate.at", what=what, at=first)
+    return say("fate.from_to", what=what, first=after(first).removesuffix(" s"), last=last)
 
 
-def _silence(group: Sequence[Standing], story: Story) -> str:
+def _silence(fate: Words, group: Sequence[Standing], story: Story) -> Words:
     if story.incident is None:
-        return ""
+        return fate
     since = [since for standing in group if standing.process.ending == "running" and (since := open_since_ns(standing)) is not None]
-    return f" (no progress for {length(story.window.end_ns - min(since))})" if since else ""
+    return say("fate.silent", fate=fate, time=story.window.end_ns - min(since)) if since else fate

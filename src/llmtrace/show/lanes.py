@@ -10,15 +10,15 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..names import MEMORY
 from .clean import one_line
-from .story import Standing, Story, rank_list, signal_name
+from .folds import FOLD_ABOVE, alike, ended, label, pace, reached, resident
+from .phrases import english, say
+from .story import Standing, Story, rank_list
 from .strips import LETTERS, Cell, Scale, letter, nice_ns, step_time_ns, strip
-from .times import SECOND_NS, after, length, size
+from .times import SECOND_NS
 from .view import View
+from .words import phase_words
 
-FOLD_ABOVE: Final = 8
-"""Up to here every rank has a lane of its own."""
 LANES_MAX: Final = 16
 WIDE: Final = 120
 CLOSE_UP_STEPS: Final = 6
@@ -33,14 +33,12 @@ STYLES: Final = {
 }
 OTHER_STYLE: Final = "black on bright_yellow"
 MARK_STYLES: Final = {"failed": "bold red", "died": "bold red", "clean": "bold green"}
-MARK_WORDS: Final = {"failed": "exception", "died": "process ended", "clean": "ended cleanly"}
-PHASE_WORDS: Final = {"data_wait": "data wait", "gradient_sync_exposed": "gradient sync", "": "step, phase not known"}
+MARK_WORDS: Final = {"failed": "mark.failed", "died": "mark.died", "clean": "mark.clean"}
 
 
 class Lane(msgspec.Struct, frozen=True):
     standings: Sequence[Standing]
     label: str
-    notes: list[str]
 
 
 def lanes(story: Story, view: View) -> Iterator[RenderableType]:
@@ -156,70 +154,21 @@ def _close_up(story: Story, scale: Scale) -> Scale | None:
 def _lanes(story: Story) -> list[Lane]:
     """The culprit first where ranks are folded; else in order of rank."""
     if len(story.standings) <= FOLD_ABOVE:
-        return [Lane([standing], _label([standing], story), []) for standing in story.standings]
-    groups: dict[tuple[object, ...], list[Standing]] = {}
-    for standing in story.standings:
-        groups.setdefault(_likeness(standing), []).append(standing)
-    found = sorted(groups.values(), key=lambda group: (not group[0].culprit, not group[0].bad, len(group)))
-    return [Lane(group, _label(group, story), []) for group in found]
-
-
-def _likeness(standing: Standing) -> tuple[object, ...]:
-    """What ranks that share a lane have in common; where a step was not finished, also roughly since when."""
-    process = standing.process
-    failure = standing.trouble.attributes.get("exception.type") if standing.trouble else None
-    return standing.culprit, process.ending, process.exit_code, failure, standing.last_step, process.phase, bool(standing.steps)
-
-
-def _label(group: Sequence[Standing], story: Story) -> str:
-    if len(group) == 1:
-        who = group[0].process.identity
-        name = "rank ?" if who.rank is None else f"rank {who.rank}"
-        twins = sum(other.rank == who.rank for other in story.standings) > 1
-        return f"{name} ({who.restart})" if twins else name
-    name = f"ranks {rank_list(standing.rank for standing in group)}"
-    return name if len(name) <= 18 else f"{len(group)} ranks"
+        groups = [[standing] for standing in story.standings]
+    else:
+        groups = sorted(alike(story.standings).values(), key=lambda group: (not group[0].culprit, not group[0].bad, len(group)))
+    return [Lane(group, english(label(group, story))) for group in groups]
 
 
 def _note(lane: Lane, story: Story, view: View) -> str:
     """Right of a lane: how far, how fast, how it ended."""
-    first = lane.standings[0]
-    step = "" if first.last_step is None else f"step {first.last_step:,}"
-    phase = _phase_words(first.phase) if first.phase and first.process.ending != "clean" else ""
-    end = _end(lane, story)
+    end, step = english(ended(lane.standings, story)), reached(lane.standings[0], with_phase=view.width >= WIDE)
     if view.width < WIDE:
-        return f"{end}, {step}" if step else end
-    speed = step_time_ns(lane.standings)
-    memory = _memory(lane, story)
+        return f"{end}, {english(step)}" if step else end
     nodes = {standing.process.identity.node for standing in lane.standings}
     node = one_line(min(nodes)) if len(nodes) == 1 and story.nodes > 1 else ""
-    parts = [end, f"{step} {phase}".strip(), f"{length(speed)}/step" if speed else "", memory, node]
+    parts = [end, *(english(words) for words in (step, pace(lane.standings), resident(lane.standings, story))), node]
     return f" {view.glyphs.dot} ".join(part for part in parts if part)
-
-
-def _phase_words(phase: str) -> str:
-    return PHASE_WORDS.get(phase, one_line(phase).replace("_", " "))
-
-
-def _end(lane: Lane, story: Story) -> str:
-    bad = [standing for standing in lane.standings if standing.trouble_ns is not None]
-    if not bad:
-        state = lane.standings[0].process.ending
-        return {"running": "runs", "clean": "clean end"}.get(state, state)
-    first = min(standing.trouble_ns or 0 for standing in bad)
-    code = bad[0].process.exit_code
-    how = signal_name(-code) if code is not None and code < 0 and bad[0].trouble is None else f"exit {code}" if bad[0].trouble is None and code else "failed"
-    return f"{how} {after(first - story.zero_ns)}"
-
-
-def _memory(lane: Lane, story: Story) -> str:
-    spans = {standing.process.identity.span_id for standing in lane.standings}
-    found = [
-        float(value)
-        for record in story.context.records
-        if record.name == MEMORY and record.identity.span_id in spans and isinstance(value := record.attributes.get("llmtrace.memory.rss_bytes"), (int, float))
-    ]
-    return f"RSS {size(found[-1])}" if found else ""
 
 
 def _legend(shown: set[str], view: View) -> list[Text]:
@@ -231,7 +180,7 @@ def _legend(shown: set[str], view: View) -> list[Text]:
         entries.append(("x" if "phase" in others else "X", OTHER_STYLE, "another phase"))
     if any(name.startswith("open ") for name in shown):
         entries.append(("CAPITAL:", "bold", "begun, never finished"))
-    entries += [(getattr(glyphs, mark), MARK_STYLES[mark], words) for mark, words in MARK_WORDS.items() if mark in shown]
+    entries += [(getattr(glyphs, mark), MARK_STYLES[mark], english(say(key))) for mark, key in MARK_WORDS.items() if mark in shown]
     if "idle" in shown:
         entries.append((glyphs.alive, "dim", "no step runs"))
     lines = [Text()]
@@ -244,4 +193,4 @@ def _legend(shown: set[str], view: View) -> list[Text]:
 
 def _letter_entry(phase: str, sign: str, shown: set[str]) -> tuple[str, str, str]:
     """A letter as it occurs: as a capital where no such phase was ever finished."""
-    return sign if f"phase {phase}" in shown else sign.upper(), STYLES[phase], _phase_words(phase)
+    return sign if f"phase {phase}" in shown else sign.upper(), STYLES[phase], english(phase_words(phase))

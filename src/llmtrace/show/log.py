@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from ..names import FAILURE, INCIDENT, PROCESS, PROCESS_ACTION, PROCESS_ENDING
 from ..record import Record
 from .columns import hanging
 from .evidence import entry, rank_of
+from .phrases import english
 from .story import Story, rank_list
 from .times import clock
 from .view import View
@@ -40,11 +41,11 @@ class Entry(msgspec.Struct):
 
 def log(story: Story, view: View) -> Iterator[RenderableType]:
     """The last entries before the onset and the first after it; every one where the reader asked for all."""
-    records = _wanted(story, view)
+    records = wanted(story.context.records, view.kinds, view.rank, view.whole)
     if not records:
         yield Text("There are no such records in this window.", "dim")
         return
-    entries = [Entry(record, [rank_of(record)], [record.identity.rank]) for record in records] if view.whole else _alike(records, story)
+    entries = [Entry(record, [english(rank_of(record))], [record.identity.rank]) for record in records] if view.whole else _alike(records, story)
     before = [entry for entry in entries if entry.record.time_ns < story.zero_ns]
     after = entries[len(before) :]
     first, last = (0, len(after)) if view.whole else (max(0, len(before) - BEFORE), AFTER)
@@ -64,12 +65,11 @@ def _hung(entries: Sequence[Entry], story: Story, view: View) -> Iterator[Render
     yield from hanging([entry(found.record, story, view, _who(found)) for found in entries], view)
 
 
-def _wanted(story: Story, view: View) -> Sequence[Record]:
+def wanted(records: Iterable[Record], kinds: Collection[str] | None = None, rank: int | None = None, whole: bool = False) -> list[Record]:
     """Lines and events, or the kinds and the rank that were asked for. The incident itself stands in the head."""
-    kinds = view.kinds or {"log", "event"}
-    found = (record for record in story.context.records if record.kind in kinds and record.name != INCIDENT)
-    chosen = [record for record in found if view.rank in (None, record.identity.rank)]
-    return chosen if view.whole else _without_echoes(chosen)
+    asked = kinds or ("log", "event")
+    chosen = [record for record in records if record.kind in asked and record.name != INCIDENT and rank in (None, record.identity.rank)]
+    return chosen if whole else _without_echoes(chosen)
 
 
 def _without_echoes(records: Sequence[Record]) -> list[Record]:
@@ -112,7 +112,7 @@ def _alike(records: Sequence[Record], story: Story) -> list[Entry]:
             barrier = len(entries)
         latest[span] = index
         found = entries[index]
-        found.who.append(rank_of(record))
+        found.who.append(english(rank_of(record)))
         found.ranks.append(record.identity.rank)
         found.exactly = found.exactly and record.body == found.record.body
     return entries

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
@@ -12,25 +11,15 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..names import MEMORY, METRIC, METRIC_NAME, METRIC_VALUE
-from ..record import Record
-from .clean import cut, one_line
 from .columns import hanging
+from .measurements import HOST_FREE, MEASUREMENTS, NODE, measured, number, partial, unit_of, words_of, worth
+from .phrases import english, say
 from .story import Standing, Story
-from .strips import cut_short
 from .times import length, size
 from .view import View
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 METRICS: Final = 6
-NODE_SAMPLE: Final = "llmtrace.node."
-_HOST_FREE: Final = re.compile(r"memory[._](?:free|available)_bytes$")
-MEMORIES: Final = (
-    ("llmtrace.memory.rss_bytes", "host memory"),
-    ("llmtrace.memory.allocated_bytes", "GPU memory, allocated"),
-    ("llmtrace.memory.reserved_bytes", "GPU memory, reserved"),
-)
-"""Attribute, words; one that stays 0 is left out."""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -58,39 +47,29 @@ def numbers(story: Story, view: View) -> Iterator[RenderableType]:
 
 def _all(speaker: Standing, story: Story) -> Iterator[Series]:
     """Step time first, then memory, then the user's own by name."""
-    steps = [(step.time_ns, float(step.duration_ns)) for step in speaker.steps if step.duration_ns and not cut_short(speaker, step)]
-    if len(steps) > 1:
-        yield Series("step time", steps, "ns")
-    own = [record for record in story.context.records if record.kind == "sample" and record.identity.span_id == speaker.process.identity.span_id]
-    for attribute, words in MEMORIES:
-        found = [(record.time_ns, value) for record in own if record.name == MEMORY and (value := _number(record, attribute)) is not None]
-        if any(value for _, value in found):
-            yield Series(words, found, "bytes")
-    yield from _free_memory(speaker, story)
-    logged: dict[str, list[tuple[int, float]]] = {}
-    for record in own:
-        if record.name == METRIC and (value := _number(record, METRIC_VALUE)) is not None:
-            logged.setdefault(str(record.attributes.get(METRIC_NAME, "")), []).append((record.time_ns, value))
-    for name, points in list(logged.items())[:METRICS]:
-        yield Series(cut(one_line(name), 30), points)
+    span = speaker.process.identity.span_id
+    found = measured((record for record in story.context.records if record.identity.span_id == span), partial([speaker]))
+    logged = 0
+    for row, name in sorted(found, key=lambda key: key[0]):
+        points, of_user = found[row, name][span], MEASUREMENTS[row].of_user
+        if of_user and not logged:
+            yield from _free_memory(speaker, story)
+        logged += of_user
+        if MEASUREMENTS[row].brief and logged <= METRICS and worth(row, points):
+            yield Series(english(words_of(row, name)), points, unit_of(row, name))
+    if not logged:
+        yield from _free_memory(speaker, story)
 
 
 def _free_memory(speaker: Standing, story: Story) -> Iterator[Series]:
     """What the culprit's node had left, where the agent measured it: who killed it is often this."""
     node, points = speaker.process.identity.node, list[tuple[int, float]]()
     for record in story.context.records:
-        if record.kind == "sample" and record.identity.node == node and record.name.startswith(NODE_SAMPLE) and "gpu" not in record.name:
-            free = [value for name in record.attributes if _HOST_FREE.search(name) and (value := _number(record, name)) is not None]
+        if record.identity.node == node and record.name.startswith(NODE) and "gpu" not in record.name:
+            free = [value for name in record.attributes if HOST_FREE.search(name) and (value := number(record, name)) is not None]
             points += [(record.time_ns, value) for value in free[:1]]
     if points:
-        yield Series("node's free memory", points, "bytes")
-
-
-def _number(record: Record, attribute: str) -> float | None:
-    value = record.attributes.get(attribute)
-    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
-        return float(value)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        yield Series(english(say("strip.host_free")), points, "bytes")
 
 
 def _row(series: Series, view: View) -> Sequence[Text]:

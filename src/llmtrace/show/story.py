@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from ..names import EXCEPTION_MESSAGE, EXCEPTION_TYPE, FAILURE, FAILURE_PHASE, OOM, STEP, phase_attribute
+from ..names import EXCEPTION_MESSAGE, EXCEPTION_TYPE, FAILURE, FAILURE_PHASE, MEMORY, OOM, STEP, phase_attribute
 from ..record import Incident, Process, Record, Window
 from ..sources.context import Context
-from .clean import cut, one_line
+from .clean import one_line
+from .page.model import Phrase, Words
+from .phrases import say, shortened
+from .words import phase_words
 
 _SOURCE_LINE: Final = re.compile(r"(?:\[[^\]\n]{0,200}\.(?:cpp|cc|cu|h|hpp):\d+\.?\]\s*)+(?:err == 0\.\s*)?")
 """Where in libtorch or gloo it was thrown: whole in the traceback, in the way everywhere else."""
 
 _SENTENCE_END: Final = re.compile(r"\.\s+(?=[A-Z])")
 ENOUGH: Final = 24
+RESIDENT: Final = "llmtrace.memory.rss_bytes"
+"""Of a sample of memory: the process's resident memory on the host."""
 
 ORDER: Final = ("data_wait", "forward", "backward", "gradient_sync_exposed", "optimizer", "checkpoint")
 """How phases follow one another within a step: the record holds how long each took, not when."""
@@ -75,7 +81,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """`window` is the context's; `zero_ns` is what offsets count from: the onset, else the window's end."""
+    """`window` is the context's; `zero_ns` is what offsets count from: the onset, else the window's end; `records` are found by id.
+
+    `resident` is when each process's host memory was measured last, and its bytes, by span; `again` are the ranks of which there are several processes.
+    """
 
     context: Context
     incident: Incident | None
@@ -86,6 +95,9 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     others: Sequence[Standing]
     workers: Sequence[Process]
     records: dict[str, Record]
+
+    resident: dict[str, tuple[int, float]]
+    again: frozenset[int | None]
 
     @property
     def nodes(self) -> int:
@@ -107,8 +119,11 @@ def tell(context: Context) -> Story:
     there = [process for process in context.processes if _in_window(process, context)]
     ranks = [process for process in there if process.identity.role == "rank"]
     by_span: dict[str, list[Record]] = {}
+    resident: dict[str, tuple[int, float]] = {}
     for record in context.records:
         by_span.setdefault(record.identity.span_id, []).append(record)
+        if record.name == MEMORY and isinstance(size := record.attributes.get(RESIDENT), (int, float)):
+            resident[record.identity.span_id] = record.time_ns, float(size)
     guilty = _culprit(incident, ranks)
     standings = [_standing(process, by_span.get(process.identity.span_id, ()), process is guilty) for process in sorted(ranks, key=_order)]
     culprit = next((standing for standing in standings if standing.culprit), None)
@@ -122,6 +137,8 @@ def tell(context: Context) -> Story:
         others=[standing for standing in standings if not standing.culprit],
         workers=[process for process in there if process.identity.role == "worker"],
         records={record.id: record for record in context.records},
+        resident=resident,
+        again=frozenset(rank for rank, count in Counter(process.identity.rank for process in ranks).items() if count > 1),
     )
 
 
@@ -184,33 +201,33 @@ def rank_list(ranks: Iterable[int | None]) -> str:
     return ", ".join(parts) or "?"
 
 
-def who(ranks: Sequence[int | None]) -> str:
+def who(ranks: Sequence[int | None]) -> Phrase:
     """`rank 3`, or `ranks 0, 2-5`."""
-    return f"rank {rank_list(ranks)}" if len(set(ranks)) == 1 else f"ranks {rank_list(ranks)}"
+    return say("who.rank" if len(set(ranks)) == 1 else "who.ranks", ranks=rank_list(ranks))
 
 
-def where(standing: Standing) -> str:
+def where(standing: Standing) -> Words:
     """`backward of step 40`, as far as it is known."""
     step, phase = standing.last_step, standing.phase
     if step is None:
-        return one_line(phase)
-    return f"{one_line(phase).replace('_', ' ')} of step {step:,}" if phase else f"step {step:,}"
+        return phase_words(phase) if phase else ""
+    return say("where.phase", phase=phase_words(phase), step=step) if phase else say("where.step", step=step)
 
 
-def ending(process: Process) -> str:
+def ending(process: Process) -> Phrase:
     """How a process ended, in words."""
     code = process.exit_code
     if process.ending == "running":
-        return "still running"
+        return say("ending.running")
     if code is not None and code < 0:
-        return f"killed by {signal_name(-code)}"
+        return say("ending.signal", signal=signal_name(-code))
     if process.ending == "clean":
-        return "ended cleanly"
+        return say("ending.clean")
     if process.ending == "raised":
-        return "ended by an exception" + (f" (exit code {code})" if code else "")
+        return say("ending.raised_code", code=code) if code else say("ending.raised")
     if process.ending == "exited" and code is not None:
-        return f"exited with code {code}"
-    return "killed" if process.ending == "killed" else "ended, nobody saw how"
+        return say("ending.code", code=code)
+    return say("ending.killed") if process.ending == "killed" else say("ending.unseen")
 
 
 def signal_name(number: int) -> str:
@@ -234,7 +251,7 @@ def plainly(text: str) -> str:
     return _SOURCE_LINE.sub("", text)
 
 
-def briefly(text: str, most: int = 120) -> str:
+def briefly(text: str, most: int = 120) -> Words:
     """The first sentence of a message, where that says enough; at most `most` characters."""
     first = _SENTENCE_END.split(text, maxsplit=1)[0]
-    return cut(first if len(first) >= ENOUGH else text, most)
+    return shortened(first if len(first) >= ENOUGH else text, most)

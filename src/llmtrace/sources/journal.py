@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import msgspec
 
 from .. import clock
 from ..directory import Directory, agent_alive
-from ..frames import Decoder, payload_time_ns
+from ..frames import UNDECODABLE, Decoder
 from ..guard import guard
 from ..identity import fallbacks
 from ..incidents import latest
@@ -22,8 +20,6 @@ from ..record import Identity, Incident, Kind, Process, Record, Window
 from .set_clock import chunks_in_order
 
 EVER_NS = 1 << 63
-UNDECODABLE = (msgspec.MsgspecError, IndexError, TypeError, ValueError)
-"""What bytes that are no record can do to the decoder."""
 TOGETHER_NS = 5_000_000_000
 """Chunks of one second are written one after the other: the newest record need not be in the last of them."""
 
@@ -45,9 +41,10 @@ class JournalSource:
 
     def __init__(self, path: Path) -> None:
         self._directory = Directory(path=path, rings=path, registry=path / "rings")
-        self._reader = JournalReader(self._directory.journal)
+        self._reader = JournalReader(self._directory.journal, salvaging=True)
         self._known: dict[str, tuple[tuple[int, Mapping[str, str]], Ring]] = {}
         self.damaged: set[tuple[str, int]] = set()
+        self.damaged_chunks: dict[int, int] = {}
 
     def processes(self, trace_id: str | None = None) -> list[Process]:
         rings = self._rings()
@@ -62,8 +59,7 @@ class JournalSource:
 
     def records(self, trace_id: str, window: Window, *, kinds: Collection[Kind] | None = None, rank: int | None = None) -> list[Record]:
         rings = {r.row.span_id: r for r in self._rings() if r.identity.trace_id == trace_id and rank in (None, r.identity.rank)}
-        with _without_collection():
-            found = self._decoded(chunks_in_order(self._reader, window, rings, kinds), rings, window, kinds)
+        found = self._decoded(chunks_in_order(self._reader, window, rings, kinds), rings, window, kinds)
         return sorted(found, key=attrgetter("time_ns"))
 
     def last_time_ns(self, trace_id: str) -> int | None:
@@ -76,7 +72,7 @@ class JournalSource:
 
     def drops(self) -> dict[str, int]:
         lost = sum(row.lost for row in self._reader.rings())
-        ours = {"overwritten": lost, "undecodable": len(self.damaged)}
+        ours = {"overwritten": lost, "undecodable": len(self.damaged), "in_damaged_chunks": sum(self.damaged_chunks.values())}
         return {**self._reader.drops(), **{reason: number for reason, number in ours.items() if number}}
 
     def close(self) -> None:
@@ -85,18 +81,27 @@ class JournalSource:
     def _decoded(self, chunks: Iterable[Chunk], rings: Mapping[str, Ring], window: Window | None, kinds: Collection[Kind] | None) -> list[Record]:
         found: list[Record] = []
         for chunk in chunks:
-            ring = rings.get(chunk.span_id)
-            if ring is None:
-                continue
-            frames = chunk.frames() if window is None else _within(chunk, window)
-            if kinds is not None:
-                frames = (frame for frame in frames if ring.kinds.get(frame[0]) in (None, *kinds))
-            frames = list(frames)
-            try:
-                found += ring.decoder.records(frames, chunk.offset_ns)
-            except UNDECODABLE:
-                found += self._decoded_singly(ring, frames, chunk.offset_ns)
+            if ring := rings.get(chunk.span_id):
+                records = self._of_chunk(chunk, ring, kinds)
+                found += records if window is None or _lies_in(chunk, window) else _within(records, window)
         return found if kinds is None else [record for record in found if record.kind in kinds]
+
+    def _of_chunk(self, chunk: Chunk, ring: Ring, kinds: Collection[Kind] | None) -> list[Record]:
+        """A chunk's records, at least those of these kinds."""
+        if kinds is None and (packed := chunk.unpacked()):
+            try:
+                return ring.decoder.decode(packed, chunk.offset_ns)
+            except UNDECODABLE:
+                pass  # something in it is no record: below each is tried alone
+        frames = list(chunk.frames())
+        if len(frames) < chunk.count:
+            self.damaged_chunks[chunk.id] = chunk.count
+        if kinds is not None:
+            frames = [frame for frame in frames if ring.kinds.get(frame[0]) in (None, *kinds)]
+        try:
+            return ring.decoder.records(frames, chunk.offset_ns)
+        except UNDECODABLE:
+            return self._decoded_singly(ring, frames, chunk.offset_ns)
 
     def _decoded_singly(self, ring: Ring, frames: Iterable[Frame], offset_ns: int) -> list[Record]:
         """A chunk in which something is no record, without that."""
@@ -139,21 +144,9 @@ def _process(ring: Ring, ended_unseen: bool) -> Process:
     return msgspec.structs.replace(found, ending="unknown", ended_ns=ring.row.last_ns) if ended_unseen else found
 
 
-def _within(chunk: Chunk, window: Window) -> Iterator[Frame]:
-    """The frames of a chunk that lie in a window; where its edge cuts the chunk they are judged by their time, undecoded."""
-    if window.start_ns <= chunk.first_ns and chunk.last_ns < window.end_ns:
-        return chunk.frames()
-    start_ns, end_ns = window.start_ns - chunk.offset_ns, window.end_ns - chunk.offset_ns
-    return (frame for frame in chunk.frames() if start_ns <= payload_time_ns(frame[2]) < end_ns)
+def _lies_in(chunk: Chunk, window: Window) -> bool:
+    return window.start_ns <= chunk.first_ns and chunk.last_ns < window.end_ns
 
 
-@contextmanager
-def _without_collection() -> Generator[None]:
-    """63,000 new records make the collector walk them again and again and find nothing: a third of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+def _within(records: Iterable[Record], window: Window) -> list[Record]:
+    return [record for record in records if window.start_ns <= record.time_ns < window.end_ns]

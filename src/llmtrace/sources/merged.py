@@ -10,6 +10,7 @@ import msgspec
 
 from ..diagnose import Verdict, diagnose
 from ..incidents import BEFORE_NS
+from ..links import common_links
 from ..record import Incident, Kind, Process, Record, Window
 from .base import Source
 
@@ -97,12 +98,11 @@ def combined(incidents: Sequence[Incident], verdict: Verdict | None) -> Incident
     """The earliest of these, with what the verdict over all nodes says; the others' ids, page and links stay valid."""
     first = incidents[0]
     others = [name for incident in incidents for name in (incident.id, *incident.merged) if name != first.id]
-    links = {name: link for incident in reversed(incidents) for name, link in incident.links.items() if link}
     onset_ns = first.onset_ns if verdict is None else verdict.onset_ns
     whole = msgspec.structs.replace(
         first,
         merged=list(dict.fromkeys(others)),
-        links=links,
+        links=common_links([incident.links for incident in incidents]),
         onset_ns=onset_ns,
         detected_ns=min(incident.detected_ns for incident in incidents),
         window=Window(min(onset_ns - BEFORE_NS, first.window.start_ns), max(incident.window.end_ns for incident in incidents)),

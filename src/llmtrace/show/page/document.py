@@ -1,0 +1,145 @@
+"""The page as one file: markup, style, script, texts and data together, which asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from ..clean import clean, one_line
+from ..times import after, clock, date, length, offset, size
+from .model import Log, Page, Phrase, Words
+from .texts import LANGUAGES, table
+
+_HERE: Final = Path(__file__).parent
+SCRIPT: Final = (
+    "dom", "words", "data", "axis", "colours", "paint", "marks", "lanes", "strips", "picture", "pointer",
+    "ansi", "filter", "heights", "log", "head", "controls", "keys", "follow", "main",
+)  # fmt: skip
+"""The script's files in the order in which they are put together; types.d.ts is for the compiler alone."""
+
+_INERT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_RISKY: Final = re.compile("[<>&\u2028\u2029]")
+_PLACE: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_LAST_LINES: Final = 8
+MS: Final = 1_000_000
+
+
+def document(page: Page, *, live: bool = False) -> str:
+    """The page as HTML; `live` is one that is served: it may ask its own server for newer data, and nobody else."""
+    style, script = (_HERE / "style.css").read_text(encoding="utf-8"), _script()
+    language = page.language or LANGUAGES[0]
+    return _template().render(
+        page=page,
+        live=live,
+        language="zh-CN" if language == "zh" else language,
+        title=one_line(page.title),
+        policy=_policy(style, script, live),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(data(page)),
+        texts=Markup(_inert(json.dumps({name: table(name) for name in LANGUAGES}, ensure_ascii=False))),
+        say=partial(said, texts=table(language)),
+        offset=offset_us,
+        last=list(_last_lines(page.log)),
+    )
+
+
+def data(page: Page) -> str:
+    """The page's data as JSON that may stand in a <script> element: what a served page answers as data.json, too."""
+    try:
+        text = msgspec.json.encode(page).decode()
+    except UnicodeEncodeError:  # a lone surrogate: JSON has an escape for it, UTF-8 has no bytes
+        text = json.dumps(msgspec.to_builtins(page), ensure_ascii=True)
+    return _inert(text)
+
+
+def said(words: Words, texts: dict[str, str]) -> str:
+    """Words for those who read without a script: the text's own, or a phrase of the table."""
+    if isinstance(words, str):
+        return clean(words)
+    form = texts.get(words.key, words.key)
+    return _PLACE.sub(lambda match: _argument(words, match, texts), form)
+
+
+def offset_us(at_us: int) -> str:
+    """`-12.034`, as show/times.offset, of microseconds."""
+    return offset(at_us * 1000)
+
+
+def _argument(phrase: Phrase, match: re.Match[str], texts: dict[str, str]) -> str:
+    """One `{name}` or `{name:how}`; the units are those of model.py's times: nanoseconds, milliseconds since 1970, bytes."""
+    value, how = phrase.args.get(match[1]), match[2]
+    if value is None:
+        return match[0]
+    if isinstance(value, list):
+        return texts["ui.join"].join(said(part, texts) for part in value)
+    if isinstance(value, (str, Phrase)):
+        return said(value, texts)
+    return _spelled(value, how)
+
+
+def _spelled(value: float, how: str | None) -> str:
+    match how:
+        case "length":
+            return length(int(value))
+        case "clock":
+            return clock(int(value * MS))
+        case "date":
+            return date(int(value * MS))
+        case "offset":
+            return after(int(value))
+        case "size":
+            return size(value)
+        case "number":
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
+def _last_lines(log: Log) -> Iterator[tuple[int, Words]]:
+    """When and what the culprit said last, oldest first."""
+    guilty = {place for place, speaker in enumerate(log.speakers) if speaker.culprit}
+    events, at_us = set(log.events), 0
+    found: list[tuple[int, Words]] = []
+    for row, (step_us, speaker) in enumerate(zip(log.times_us, log.speaker, strict=True)):
+        at_us += step_us
+        if speaker in guilty and row not in events:
+            found.append((at_us, log.texts[row]))
+    yield from found[-_LAST_LINES:]
+
+
+def _inert(text: str) -> str:
+    return _RISKY.sub(lambda match: _INERT[match[0]], text)
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("template.html")
+
+
+@lru_cache(maxsize=1)
+def _script() -> str:
+    """The files as one function: nothing of theirs is visible to a browser's console or extension by accident."""
+    parts = "\n".join((_HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPT)
+    return f'(function () {{\n"use strict";\n{parts}\nmain();\n}})();\n'
+
+
+def _policy(style: str, script: str, live: bool) -> str:
+    """Content-Security-Policy: this style, this script, pictures in the file, and nothing from anywhere."""
+    rules = ["default-src 'none'", f"script-src {_hash(script)}", f"style-src {_hash(style)}", "img-src data:", "base-uri 'none'", "form-action 'none'"]
+    return "; ".join([*rules, "connect-src 'self'"] if live else rules)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,8 +1,8 @@
 """The page of 64 ranks x 30 s x 10 steps/s with 20,000 lines in real headless Chromium: its size, its first frame, a zoom and a filter.
 
 Times are taken from outside of the page: from the navigation's start, or the time stamp of the wheel's or the key's event, to the end of the first frame
-after the page's own measure is over. The quietest of the rounds counts: a frame takes what a busy neighbour leaves it. Each round has a browser of its own for each page, and an empty page as its control; Bokeh's page of the same lanes
-and lines is the peer where bokeh is installed, which no lock of ours does.
+after the page's own measure is over. The quietest of the rounds counts: a frame takes what a busy neighbour leaves it. Each round has a browser of its own
+for each page, and an empty page as its control; Bokeh's page of the same lanes and lines is the peer where bokeh is installed, which our lock does not do.
 """
 
 from __future__ import annotations

@@ -97,13 +97,13 @@ class Decoder:
     """Turns the frames of one ring into records."""
 
     def __init__(self, description: Description, fallback: Mapping[str, str] | None = None) -> None:
-        self._unpackers = {schema.id: unpacker(schema) for schema in description.schemas}
+        self._unpackers = {schema.id: unpacker(schema) for schema in description.schemas if 0 <= schema.id <= 255}
         epochs = filled_epochs(description.epochs, fallback or {}) or [Epoch(0, Identity())]
         changes = [epoch for before, epoch in pairwise(epochs) if epoch.identity != before.identity]
         self._since = [epoch.since_ns for epoch in changes]
         self._identities = [epochs[0].identity, *(epoch.identity for epoch in changes)]
         self._span_id = epochs[0].identity.span_id
-        self._id_line = self._span_id.replace("%", "%%").replace("\n", " ") + "-%x\n"
+        self._id_form = self._span_id.replace("%", "%%").replace("\n", " ") + "-%x"
 
     def identity_at(self, mono_ns: int) -> Identity:
         """Who the process was at that moment: the last epoch not after it, else the first."""
@@ -126,7 +126,7 @@ class Decoder:
         """
         kinds = frames.kinds
         rows = _decode_rows(b"".join((b"\xdd", len(kinds).to_bytes(4, "big"), frames.payloads)))
-        ids = (self._id_line * len(kinds) % frames.positions).split("\n")  # twice as fast as a formatting for each
+        ids = ("\n".join([self._id_form] * len(kinds)) % frames.positions).split("\n")  # in half the time that one after the other takes
         if not self._since or not rows:
             return self._unpacked(kinds, ids, rows, mono_to_wall_ns, self._identities[0])
         times = [row[0] for row in rows]
@@ -138,11 +138,10 @@ class Decoder:
     def _unpacked(self, kinds: bytes, ids: Sequence[str], rows: Sequence[Values], mono_to_wall_ns: int, identity: Identity) -> list[Record]:
         """Rows of one identity: each kind's by its own function, in the order in which they came."""
         facts = mono_to_wall_ns, identity, self._span_id, identity.parent_span_id
-        there = sorted(set(kinds), key=kinds.count, reverse=True)
-        if not self._unpackers.keys() >= set(there):
+        there = sorted([kind for kind in self._unpackers if kind in kinds], key=kinds.count, reverse=True)
+        if sum(map(kinds.count, there)) < len(kinds):
             chosen = [kind in self._unpackers for kind in kinds]
             kinds, ids, rows = bytes(compress(kinds, chosen)), list(compress(ids, chosen)), list(compress(rows, chosen))
-            there = [kind for kind in there if kind in self._unpackers]
         if len(there) == 1:
             return self._unpackers[there[0]](ids, rows, *facts)
         found: list[Record] = []

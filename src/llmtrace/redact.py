@@ -29,8 +29,8 @@ _ALONE: Final = r"(?<![A-Za-z0-9_-])"
 
 _PLACEHOLDER: Final = (
     r"(?:(?i:none|null|nil|true|false|undefined|str|bytes|string|int|bool|any|object|secret(?:str|bytes)|optional|required|missing|empty)\b(?![-.\w])"
-    r"|\[redacted[\w:-]*\]|[*•x.]{3,256}(?!\w)|<[\w .|/-]{0,64}>|\{[\w.\[\]'!:]{0,64}\}|%\(\w{1,64}\)s|%s"
-    r"|\$\{[^}\n]{0,64}\}|\$\([^)\n]{0,64}\)|\$[A-Z_][A-Z0-9_]*)"
+    r"|\[redacted[\w:-]*\]|[*•x.]{3,256}(?!\w)|<[\w .|/-]{0,64}>|\{{1,2}[\w .\[\]'!:]{0,64}\}{1,2}|%\(\w{1,64}\)s|%s"
+    r"|\$\{{1,2}[^}\n]{0,64}\}{1,2}|\$\([^)\n]{0,64}\)|\$[A-Z_][A-Z0-9_]*)"
 )
 """What stands where a secret could: nothing, a type in a signature, a mask, a name to be filled in."""
 
@@ -56,9 +56,7 @@ def _value(least: int) -> str:
     return f"(?:{escaped}|{double}|{single}|{bare})"
 
 
-_MIXED: Final = (
-    rf"""\\?["']?(?!{_CODE})(?=[A-Za-z_~+/-]{{0,200}}[0-9])(?=[0-9_~+/-]{{0,200}}[A-Za-z])([A-Za-z0-9_~-]{{8,}}+|[A-Za-z0-9+/]{{32,}}+={{0,2}})(?![.:|>/\w])"""
-)
+_MIXED: Final = rf"""(?:[bBrRuU]?\\?["'])?(?!{_CODE})(?=[A-Za-z_~+/-]{{0,200}}[0-9])(?=[0-9_~+/-]{{0,200}}[A-Za-z])([A-Za-z0-9_~-]{{8,}}+|[A-Za-z0-9+/]{{32,}}+={{0,2}})(?![.:|>/\w])"""
 """What can be neither a word nor a number: for names that training has other uses for (`token: 17`, `pad_token: [PAD]`)."""
 
 
@@ -79,6 +77,7 @@ _OWNER: Final = (
 _TOKEN: Final = rf"{_OWNER}[_-]?(?i:token)"
 _TOKEN_FLAG: Final = rf"{_OWNER}[_-](?i:token)"
 _SECRET: Final = r"(?i:secret)"
+_OF_SECRET: Final = r"(?i:client|app|application|shared|webhook|signing|consumer|oauth|jwt|api|auth)"
 _SECRET_FLAG: Final = r"(?<=[_-])(?i:secret)"
 
 
@@ -241,7 +240,8 @@ RULES: Final = (
         literals=(*("secret" + end for end in _ENDS), "-secret ", "_secret "),
         gate="secret",
         lower=True,
-        pattern=rf"""{_SECRET}(?:[ \t]{{0,4}}=[ \t]{{0,4}}|\\?["']\]?[ \t]{{0,4}}[:=][ \t]{{0,4}}){_value(6)}|{_SECRET}:[ \t]{{0,4}}{_MIXED}"""
+        pattern=rf"(?:{_OF_SECRET}[_-]?{_SECRET}|(?<=[A-Z0-9]_)SECRET){_SEPARATOR}{_value(6)}"
+        rf"""|{_SECRET}(?:[ \t]{{0,40}}=[ \t]{{0,40}}|\\?["']\]?[ \t]{{0,40}}[:=][ \t]{{0,40}}){_value(6)}|{_SECRET}[ \t]{{0,40}}:[ \t]{{0,40}}{_MIXED}"""
         rf"|{_flag(_SECRET_FLAG, _value(6))}",
         name=rf"{_SECRET}$",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -247,6 +248,28 @@ def test_a_pages_folder_that_cannot_be_used_harms_nothing(llmtrace_dirs: Directo
         assert len(SEEN.lines(healthy.span_id)) == 10
         assert len(SEEN.incidents()) == 1
         assert (llmtrace_dirs.path / "agent.log").read_text().count("was not written") == 2
+
+
+def test_a_disk_without_room_for_a_page_harms_nothing(llmtrace_dirs: Directories) -> None:
+    """A bound on a file's size stands for the disk's: what the journal takes is below it, a page is not."""
+    with Rank(0) as healthy, agent() as process:
+        healthy.tell("log", 10)
+        until(lambda: len(SEEN.lines(healthy.span_id)) == 10)
+        hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (180_000, hard))
+        with Rank(1) as broken:
+            broken.tell("fail", "ValueError", "bad batch")
+        told = incident()
+        healthy.tell("log", 10)
+        healthy.tell("end", "clean")
+        healthy.send("leave", 0)
+        assert process.wait(timeout=20) == 0
+        assert len(SEEN.lines(healthy.span_id)) == 20
+        assert (llmtrace_dirs.path / "agent.log").read_text().count("cannot be written: File too large") == 2
+        assert list(page_of(told).parent.iterdir()) == []
+    with Rank(2) as another, agent():  # there is room again: the next agent makes up for it
+        another.tell("log", 1)
+        until(lambda: page_of(told).exists(), 20)
 
 
 def test_a_child_that_cannot_write_says_why_in_the_agent_s_log_and_leaves_nothing(llmtrace_dirs: Directories) -> None:

@@ -117,7 +117,7 @@ def test_evidence_leads_to_its_moment_and_its_row(shown: Opened) -> None:
     shown.find(".evidence-item").click()
     expect(shown.find("#log-rows .row.active .said")).to_have_text("raised ValueError: no such token")
     assert shown.visible("#log-rows .row.active")
-    assert shown.find("#line-mark").is_visible()
+    expect(shown.find("#line-mark")).to_be_visible()
     mark, zero = shown.find("#line-mark").bounding_box(), shown.find("#line-zero").bounding_box()
     assert mark and zero and mark["x"] == pytest.approx(zero["x"], abs=2)
     expect(shown.find(".lane-name.pointed")).to_have_text("rank 2")
@@ -125,7 +125,7 @@ def test_evidence_leads_to_its_moment_and_its_row(shown: Opened) -> None:
 
 def test_a_row_marks_its_time_and_a_click_in_the_picture_its_row(shown: Opened) -> None:
     shown.find("#log-rows .row", "Connection closed by peer").first.click()
-    assert shown.find("#line-mark").is_visible()
+    expect(shown.find("#line-mark")).to_be_visible()
     mark, zero = shown.find("#line-mark").bounding_box(), shown.find("#line-zero").bounding_box()
     assert mark and zero and mark["x"] > zero["x"] + 10
     shown.find("#close").click()
@@ -151,7 +151,7 @@ def test_a_drag_selects_time_and_the_log_follows(shown: Opened) -> None:
     shown.page.mouse.move(at + 6, box["y"] + 40, steps=5)
     shown.page.mouse.up()
     shown.settle()
-    assert shown.find("#selection-chip").is_visible()
+    expect(shown.find("#selection-chip")).to_be_visible()
     times = [float(text.replace("\u2212", "-")) for text in shown.find("#log-rows .row .when").all_inner_texts()]
     assert times and min(times) > -1 and max(times) < 0.4
     shown.find("#zoom-selection").click()

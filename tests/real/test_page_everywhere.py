@@ -153,10 +153,27 @@ def test_print_holds_head_evidence_picture_and_the_rows_around_the_onset(browser
     for kept in ("#sentence", "#facts", "#evidence", "#lane-canvas", "#strips", "#commands"):
         expect(shown.find(kept)).to_be_visible()
     assert shown.page.evaluate("() => getComputedStyle(document.body).color") == "rgb(23, 32, 43)", "ink is dark on paper"
-    assert shown.page.pdf().startswith(b"%PDF")
     shown.page.emulate_media(media="screen")
     shown.settle()
+    shown.settle()
     assert shown.visible("#log-rows .divider")
+    assert shown.troubles == []
+    shown.page.context.close()
+
+
+def test_a_printer_gets_what_the_print_view_shows(browser: Browser, tmp_path: Path) -> None:
+    """A print has no frames in which something could still be drawn: what is there when the media change is what is on paper."""
+    shown = opened(browser, written(tmp_path, broken(count=2000)))
+    shown.page.evaluate(
+        """() => matchMedia("print").addEventListener("change", (event) => {
+            if (event.matches) window.printed = [document.querySelectorAll("#log-rows > *").length, document.getElementById("lane-canvas").offsetWidth];
+        })"""
+    )
+    shown.page.pdf(format="A4")
+    rows, width = shown.page.evaluate("() => window.printed")
+    assert rows == 120
+    assert 300 < width < 700
+    shown.settle()
     assert shown.troubles == []
     shown.page.context.close()
 

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from llmtrace import names
@@ -280,7 +280,9 @@ def paged_rows(context: Context) -> list[str]:
     return [r.id for r in context.records if r.kind in ("log", "event") and r.attributes != echo]
 
 
-@given(st.lists(st.integers(-1000, 1000)), st.integers(0, 50), st.integers(0, 200))
+@given(st.lists(st.integers(-1000, 1000), max_size=20), st.integers(0, 10), st.integers(0, 60))
+@example([-1, 1000], 1, 60)
+@example([-1000, 1], 2, 5)
 def test_what_is_kept_is_the_nearest(offsets: list[int], rows: int, text: int) -> None:
     records = [Record(id=f"r-{n}", time_ns=ONSET + at, kind="log", name=names.LOG, identity=Identity(), body="abc") for n, at in enumerate(sorted(offsets))]
     kept = nearest(records, ONSET, rows, text)

@@ -247,3 +247,15 @@ def test_text_can_be_read(theme: str) -> None:
     assert contrast(colours["ink"], colours["bad-ground"]) >= 4.5
     assert contrast(colours["muted"], colours["bad-ground"]) >= 4.5
     assert contrast(colours["bad"], colours["bad-ground"]) >= 3
+
+
+def test_the_script_hides_from_nobody_what_the_terminal_spells_out() -> None:
+    """Both sets of signs are the same, but for tabs, which a page shows as they are."""
+    from llmtrace.show.clean import _CONTROLS
+
+    pattern = re.search(r"const HIDDEN =\n\s+/(.+)/gu;", SCRIPTS["words"])
+    assert pattern
+    python = re.sub(r"\\u\{(\w+)\}", lambda match: f"\\U{int(match[1], 16):08x}", pattern[1])
+    hidden = re.compile(python)
+    differing = [code for code in range(0x110000) if bool(hidden.fullmatch(chr(code))) != bool(_CONTROLS.fullmatch(chr(code)))]
+    assert differing == [0x09]

@@ -138,6 +138,7 @@ git+ssh://git@github.com/ada/gpt.git@1d2c3b4a5f6e7d8c9b0a1f2e3d4c5b6a7f8e9d0c#eg
 PWD=/workspace/gpt OLDPWD=/home/ada SSH_KEY_PATH=/home/ada/.ssh/id_rsa GOOGLE_APPLICATION_CREDENTIALS=/etc/gcp/key.json private_key=/etc/ssl/key.pem
 password_file: /run/secrets/db, token_file=/var/run/secrets/kubernetes.io/serviceaccount/token, secretName: registry, password=${DB_PASSWORD}
 HF_TOKEN=$HF_TOKEN API_KEY=${API_KEY:-} password=******** token=<redacted> api_key: "<your key>" secret={{ secrets.X }} password=None
+password="${DB_PASSWORD}" token='${{ secrets.HF_TOKEN }}' secret="{{ vault.key }}" api_key="{api_key}" password="%(password)s" zip pwd: expected bytes
 forward pass 12.3 ms, backward pass 30.1 ms, key_padding_mask=None, is_causal=True, num_key_value_heads: 8, key dim 128, query/key/value fused
 Basic data augmentation enabled; basic tokenizer; bearer of bad news: authentication failed for rank 3; Authorization failed: 403 Forbidden
 a secret: to train well, keep the learning rate low; the secret: 42; shared secret is not set; skipping the secret tests 12345678
@@ -165,6 +166,17 @@ def test_a_known_form_goes_wherever_it_stands_and_the_rest_stays(kind: str, secr
 def test_what_a_name_calls_secret_goes_and_the_rest_stays(kind: str, line: str, secret: str) -> None:
     assert line.count(secret) == 1
     assert REDACTOR.redact(line) == line.replace(secret, redacted(kind))
+
+
+COLUMNS = [before + sign for before in ("", " ", "  ", "\t", " \t", "\t ", "      ") for sign in ("=", ":", " => ", ' : "', "='")]
+
+
+@pytest.mark.parametrize("between", [*COLUMNS, '": "', "'] = '", '\\": \\"', "': b'"])
+@pytest.mark.parametrize("name", ["hf_token", "token", "CLIENT_SECRET", "password", "api-key"])
+def test_a_name_and_its_secret_may_be_set_in_columns(name: str, between: str) -> None:
+    found = REDACTOR.redact(f"{name}{between}{FILL[:20]}' and more")
+    assert re.fullmatch(rf"{name}{re.escape(between)}\[redacted:[a-z-]+\].*", found)
+    assert FILL[:20] not in found
 
 
 def test_a_private_key_goes_with_all_its_lines_also_where_its_end_was_cut_off() -> None:

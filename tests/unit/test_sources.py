@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -185,6 +186,33 @@ def test_the_decoder_agrees_with_the_schemas_word_for_word(rows: list[tuple[name
         assert (record.time_ns, record.name, record.kind) == (time + 7, schema.name, schema.kind)
         assert (record.severity, record.body, record.step) == (told.get("severity", INFO), told.get("body"), told.get("step"))
         assert record.identity.rank == (time >= 1 << 61)
+
+
+def test_kinds_that_lie_mixed_come_in_the_order_of_their_ring_each_with_its_own_identity() -> None:
+    description = Description(schemas=[*names.SCHEMAS, Schema(300, "no byte", "event", ())], epochs=[Epoch(0, who(0)), Epoch(50, who(1))])
+    kinds = [5, 5, 3, 99, 5, 2, 5, 1, 3, 5]  # 99 was never named
+    values = {5: [7, "loss", 0.5], 3: [10, 7], 99: [1], 2: [9, "line", 7], 1: ["my.event", "event"]}
+    for first in (0, 45, 100):  # before, across and after the change
+        frames = [(kind, 64 * place, encode([first + place, *values[kind]])) for place, kind in enumerate(kinds)]
+        found = Decoder(description).records(frames, 1000)
+        assert [record.time_ns - 1000 - first for record in found] == [place for place, kind in enumerate(kinds) if kind != 99]
+        assert [record.id for record in found] == [f"{who(0).span_id}-{64 * place:x}" for place, kind in enumerate(kinds) if kind != 99]
+        assert [record.name for record in found] == [{5: names.METRIC, 3: names.STEP, 2: names.LOG, 1: "my.event"}[kind] for kind in kinds if kind != 99]
+        assert [record.identity.rank for record in found] == [int(record.time_ns >= 1050) for record in found]
+        assert found == [record for frame in frames for record in Decoder(description).records([frame], 1000)]
+
+
+def test_a_record_read_is_an_ordinary_record(tmp_path: Path) -> None:
+    source = JournalSource(write(tmp_path, [line(who(0), 1, "one"), step(who(0), 2, 7)]))
+    found = source.records(TRACE, WHOLE)
+    for record in found:
+        assert type(record) is Record
+        assert record == Record(**msgspec.structs.asdict(record))
+        assert msgspec.structs.replace(record, body="other") != record
+        assert msgspec.json.decode(msgspec.json.encode(record), type=Record) == record
+        assert pickle.loads(pickle.dumps(record)) == record
+        with pytest.raises(AttributeError):
+            record.body = "changed"  # type: ignore[misc]
 
 
 # Several journals.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..links import page_file
 from .shared import NoColor, refuse
 
 if TYPE_CHECKING:
@@ -102,6 +101,7 @@ def _options(path: Path) -> str:
 
 def _page(path: Path, found: Context) -> Path:
     """The page that the agent writes while it leaves; without an incident it writes none, and this does."""
+    from ..links import page_file
     from .files import write_out
     from .reading import file_data
 

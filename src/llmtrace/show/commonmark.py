@@ -14,7 +14,9 @@ import msgspec
 
 from .clean import one_line
 
-_WORD: Final = re.compile(r"""[("']{0,2}(?:[^\W\d_]+(?:['-][^\W\d_]+)*(?:-\d{1,4})?|[+-]?\d+(?:[.,:-]\d+)*)[)"']{0,2}[.,;:?%)…]{0,3}""")
+_WORD: Final = re.compile(
+    r"""[("']{0,2}(?:[^\W\d_]+(?:['-][^\W\d_]+)*(?:-\d{1,4})?|[+-]?\d+(?:[.,-]\d+)*|\d\d?(?::\d\d){1,2}(?:\.\d+)?)[)"']{0,2}[.,;:?%)…]{0,3}"""
+)
 """A word or a number, as in prose: letters with hyphens, digits with points; no dot within letters (a file, a host), no sign that means anything."""
 
 _REFERENCE: Final = re.compile(r"\W*(?:[A-Z]+-\d+|[0-9a-f]{7,64})\W*", re.ASCII)
@@ -58,7 +60,7 @@ def code(text: str) -> str:
 
 def cell(text: str) -> str:
     """The same within a table, whose cells a bar ends even in code."""
-    return inline(text.replace("|", "¦"))
+    return inline(one_line(text).replace("|", "¦"))
 
 
 def fence(lines: Sequence[str], info: str = "text") -> list[str]:

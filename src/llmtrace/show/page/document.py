@@ -23,7 +23,7 @@ from .texts import LANGUAGES, table
 _HERE: Final = Path(__file__).parent
 SCRIPT: Final = (
     "dom", "words", "data", "axis", "colours", "paint", "marks", "lanes", "strips", "picture", "pointer",
-    "ansi", "filter", "heights", "log", "head", "controls", "keys", "follow", "main",
+    "ansi", "filter", "heights", "rows", "log", "head", "controls", "keys", "follow", "main",
 )  # fmt: skip
 """The script's files in the order in which they are put together; types.d.ts is for the compiler alone."""
 

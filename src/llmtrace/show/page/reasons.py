@@ -14,6 +14,16 @@ BREAK: Final = "; "
 """What stands between a verdict's reasons, and within some of them."""
 NESTED: Final = frozenset({"ended", "why"})
 """Arguments that are reasons themselves."""
+WORD, NUMBER, ANY = r"\S+", r"[\d.]+", rf"(?:(?!{BREAK}).)+?"
+FORMS: Final = {
+    **dict.fromkeys(("step", "other", "seconds", "code", "ms", "steps"), NUMBER),
+    "signal": r"SIG\w+|signal \d+",
+    "device": WORD,
+    "ahead": ANY,
+    "ended": ANY,
+    "why": ANY,
+}
+"""What an argument looks like in the text."""
 
 
 def recognised(text: str) -> Words:
@@ -45,4 +55,4 @@ def _forms() -> list[tuple[str, re.Pattern[str]]]:
 
 def _expressions(english: str) -> list[str]:
     pieces = FIELD.split(english)  # text, name, spelling, text, ...
-    return [re.escape(piece) if place % 3 == 0 else rf"(?P<{piece}>(?:(?!{BREAK}).)+?)" for place, piece in enumerate(pieces) if place % 3 != 2]
+    return [re.escape(piece) if place % 3 == 0 else f"(?P<{piece}>{FORMS[piece]})" for place, piece in enumerate(pieces) if place % 3 != 2]

@@ -1,9 +1,11 @@
 // ANSI colours of a line as classes and styles; every other escape sequence is dropped, as it says nothing on a page.
 
-// eslint-disable-next-line no-control-regex
 const ESCAPE = /\u001b(?:\[([0-?]*)[ -/]*([@-~])|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
 
-/** @typedef {{text: string, bold: boolean, dim: boolean, italic: boolean, underline: boolean, strike: boolean, inverse: boolean, ink: string, ground: string}} Run */
+/**
+ * @typedef {{text: string, bold: boolean, dim: boolean, italic: boolean, underline: boolean,
+ *   strike: boolean, inverse: boolean, ink: string, ground: string}} Run
+ */
 
 /** @param {string} value */
 function plain(value) {
@@ -93,7 +95,7 @@ function paletteColour(number) {
 
 /** @param {number[]} parts */
 function hex(parts) {
-  return `#${[0, 1, 2].map((place_) => Math.min(255, Math.max(0, parts[place_] || 0)).toString(16).padStart(2, "0")).join("")}`;
+  return `#${[0, 1, 2].map((place) => Math.min(255, Math.max(0, parts[place] || 0)).toString(16).padStart(2, "0")).join("")}`;
 }
 
 /** A line with its colours, as elements. @param {HTMLElement} into @param {string} value */
@@ -125,7 +127,8 @@ function groundOf(node, run) {
 
 /** Relative luminance, by WCAG 2. @param {string} colour */
 function brightness(colour) {
-  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255);
+  const [red, green, blue] = parts.map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 

@@ -1,9 +1,11 @@
 // The one axis of time: what of the window is in view, what is selected, where the pointer is. All in microseconds from the page's zero.
 
 const NARROWEST_US = 200;
+/** What a key or a button leaves of the view. */
+const CLOSER = 0.6;
 
 class Axis {
-  /** @param {Window_} data */
+  /** @param {Scene} data */
   constructor(data) {
     /** @type {Stretch} the whole window */
     this.window = { from: 0, to: 1 };
@@ -25,7 +27,7 @@ class Axis {
     this.view = { ...this.fitted };
   }
 
-  /** @param {Window_} data */
+  /** @param {Scene} data */
   take(data) {
     const { start_us, end_us } = data.page;
     this.window = { from: start_us, to: Math.max(end_us, start_us + NARROWEST_US) };
@@ -108,17 +110,20 @@ class Axis {
   }
 }
 
-/** The window less the time after the last word, before the first process, and most of the time before the first step. @param {Window_} data @param {Stretch} window_ */
-function fittedTo(data, window_) {
+/**
+ * The window less the time after the last word, before the first process, and most of the time before the first step.
+ * @param {Scene} data @param {Stretch} whole
+ */
+function fittedTo(data, whole) {
   const { tracks, page } = data;
-  if (!tracks.length) return { ...window_ };
-  const ends = tracks.map((track) => (track.lane.end_us === null ? window_.to : track.lane.end_us));
-  const last = Math.min(window_.to, Math.max(...ends, page.detected_us ?? -Infinity));
+  if (!tracks.length) return { ...whole };
+  const ends = tracks.map((track) => (track.lane.end_us === null ? whole.to : track.lane.end_us));
+  const last = Math.min(whole.to, Math.max(...ends, page.detected_us ?? -Infinity));
   const steps = tracks.filter((track) => track.starts.length).map((track) => track.starts[0]);
-  let from = Math.max(window_.from, Math.min(...tracks.map((track) => track.lane.start_us)));
+  let from = Math.max(whole.from, Math.min(...tracks.map((track) => track.lane.start_us)));
   if (steps.length) from = Math.max(from, Math.min(...steps) - (last - Math.min(...steps)) / 4);
   const room = Math.max(SECOND_US / 10, (last - from) / 40);
-  return last > from ? { from, to: Math.min(window_.to, last + room) } : { ...window_ };
+  return last > from ? { from, to: Math.min(whole.to, last + room) } : { ...whole };
 }
 
 /** A round length of time, not shorter. @param {number} least_us */

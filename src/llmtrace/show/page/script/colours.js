@@ -3,7 +3,10 @@
 const USUAL = ["data_wait", "forward", "backward", "gradient_sync_exposed", "optimizer", "checkpoint"];
 const SPARE = 4;
 
-/** @typedef {{phases: string[], packed: Uint32Array, ink: string, muted: string, faint: string, surface: string, bad: string, good: string, accent: string, band: string, idle: string}} Colours */
+/**
+ * @typedef {{phases: string[], packed: Uint32Array, muted: string, faint: string, surface: string,
+ *   bad: string, good: string, accent: string, band: string, idle: string}} Colours
+ */
 
 /** @param {Page} page @returns {Colours} */
 function coloursOf(page) {
@@ -14,7 +17,6 @@ function coloursOf(page) {
   return {
     phases,
     packed: Uint32Array.from(phases, packed),
-    ink: value("ink"),
     muted: value("muted"),
     faint: value("faint"),
     surface: value("surface"),

@@ -25,8 +25,8 @@ class Controls {
     this.level.addEventListener("change", () => this.filter());
     /** @type {Record<string, () => void>} */
     const acts = {
-      "zoom-in": () => app.timed(() => app.axis.zoom(0.6)),
-      "zoom-out": () => app.timed(() => app.axis.zoom(1 / 0.6)),
+      "zoom-in": () => app.timed(() => app.axis.zoom(CLOSER)),
+      "zoom-out": () => app.timed(() => app.axis.zoom(1 / CLOSER)),
       fit: () => app.timed(() => app.axis.fit()),
       whole: () => app.timed(() => app.axis.whole()),
       close: () => app.timed(() => app.closeUp()),
@@ -83,6 +83,7 @@ class Controls {
     const [ranks, level] = [this.ranks.value, this.level.value];
     this.ranks.replaceChildren(new Option(text("ui.rank_all"), ""), ...rankOptions(page));
     this.level.replaceChildren(...LEVELS.map(([value, key]) => new Option(text(key), String(value))));
+    element("to-onset").textContent = text(page.zero_is_onset ? "ui.to_onset" : page.follow ? "ui.to_now" : "ui.to_end");
     this.ranks.value = ranks;
     this.level.value = level || "0";
     if (this.ranks.selectedIndex < 0) this.ranks.value = "";

@@ -5,7 +5,7 @@ function embedded(id) {
   return JSON.parse(element(id).textContent || "null");
 }
 
-/** @param {Page} page @returns {Window_} */
+/** @param {Page} page @returns {Scene} */
 function decoded(page) {
   return {
     page,

@@ -2,7 +2,10 @@
 
 /** @typedef {{words: string, ranks: Set<number | null> | null, level: number, stretch: Stretch | null}} Filter */
 
-/** What a search box means: `/re/i` is a regular expression, anything else a text in any case. @param {string} words @returns {{pattern: RegExp | null, wrong: boolean} | null} */
+/**
+ * What a search box means: `/re/i` is a regular expression, anything else a text in any case.
+ * @param {string} words @returns {{pattern: RegExp | null, wrong: boolean} | null}
+ */
 function searched(words) {
   const wanted = words.trim();
   if (!wanted) return null;

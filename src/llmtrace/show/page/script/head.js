@@ -93,7 +93,7 @@ function evidenceButton(item, jump) {
   return node;
 }
 
-/** What the culprit said last: the same rows as in the log, each a jump to its own. @param {Window_} data @param {(row: number) => void} jump */
+/** What the culprit said last: the same rows as in the log, each a jump to its own. @param {Scene} data @param {(row: number) => void} jump */
 function writeLastWords(data, jump) {
   const { lines } = data;
   const culprit = lines.speakers.findIndex((speaker) => speaker.culprit && speaker.rank !== null);
@@ -129,8 +129,11 @@ function lastNode(lines, row, jump) {
   return node;
 }
 
-/** Of a long text the end, where an exception says what it is. @param {string} words */
+/** Of a long text the end, from a frame on where there is one: an exception says there what it is. @param {string} words */
 function tailOf(words) {
   const lines = words.replace(/\n+$/, "").split("\n");
-  return lines.length <= LAST_LINES ? lines.join("\n") : `${lines[0]}\n  \u2026\n${lines.slice(-LAST_LINES + 2).join("\n")}`;
+  if (lines.length <= LAST_LINES) return lines.join("\n");
+  const late = lines.slice(2 - LAST_LINES);
+  const frame = late.findIndex((line) => /^\s*File "/.test(line));
+  return [lines[0], "  \u2026", ...late.slice(Math.max(0, frame))].join("\n");
 }

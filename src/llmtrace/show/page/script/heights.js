@@ -37,14 +37,14 @@ class Heights {
 
   /** The row that is at a height. @param {number} y */
   rowAt(y) {
-    let place_ = 0;
+    let place = 0;
     let left = y;
     for (let step = 2 ** Math.floor(Math.log2(Math.max(1, this.count))); step >= 1; step /= 2) {
-      if (place_ + step <= this.count && this.tree[place_ + step] <= left) {
-        place_ += step;
-        left -= this.tree[place_];
+      if (place + step <= this.count && this.tree[place + step] <= left) {
+        place += step;
+        left -= this.tree[place];
       }
     }
-    return Math.min(place_, this.count - 1);
+    return Math.min(place, this.count - 1);
   }
 }

@@ -1,7 +1,5 @@
 // The keyboard: everything that the mouse does.
 
-/** @typedef {{app: App}} Keyed */
-
 /** @type {[string, string][]} keys as they are shown, and the text that says what they do */
 const KEY_HELP = [
   ["+  \u2212", "ui.key_zoom"],
@@ -37,16 +35,20 @@ function isWriting(event) {
 
 /** @param {App} app @param {KeyboardEvent} event @returns {(() => void) | null} */
 function keyAct(app, event) {
-  const { axis, log } = app;
-  const inLog = event.target instanceof Element && event.target.closest("#log-body") !== null;
-  /** @type {Record<string, () => void>} */
-  const acts = {
-    "+": () => app.timed(() => axis.zoom(0.6)),
-    "=": () => app.timed(() => axis.zoom(0.6)),
-    "-": () => app.timed(() => axis.zoom(1 / 0.6)),
+  const inLog = event.target instanceof Element && event.target.closest("#log-body") !== null && !isControl(event);
+  return (inLog && rowKeys(app.log)[event.key]) || pictureKeys(app)[event.key] || null;
+}
+
+/** @param {App} app @returns {Record<string, () => void>} */
+function pictureKeys(app) {
+  const { axis } = app;
+  return {
+    "+": () => app.timed(() => axis.zoom(CLOSER)),
+    "=": () => app.timed(() => axis.zoom(CLOSER)),
+    "-": () => app.timed(() => axis.zoom(1 / CLOSER)),
     ArrowLeft: () => axis.pan(-0.2),
     ArrowRight: () => axis.pan(0.2),
-    "0": () => app.timed(() => axis.fit()),
+    0: () => app.timed(() => axis.fit()),
     w: () => app.timed(() => axis.whole()),
     c: () => app.timed(() => app.closeUp()),
     s: () => axis.select({ ...axis.view }),
@@ -55,8 +57,11 @@ function keyAct(app, event) {
     "/": () => app.controls.focusFilter(),
     "?": () => app.help(),
   };
-  /** @type {Record<string, () => void>} */
-  const rows = {
+}
+
+/** @param {LogTable} log @returns {Record<string, () => void>} */
+function rowKeys(log) {
+  return {
     ArrowUp: () => log.step(-1),
     ArrowDown: () => log.step(1),
     PageUp: () => log.step(-20),
@@ -65,8 +70,6 @@ function keyAct(app, event) {
     End: () => log.step(log.items.length),
     Enter: () => log.active !== null && log.toggle(log.active),
   };
-  if (inLog && event.key in rows && !isControl(event)) return rows[event.key];
-  return event.key in acts ? acts[event.key] : null;
 }
 
 /** @param {HTMLElement} into */

@@ -30,7 +30,7 @@ class Lanes {
     this.box.addEventListener("scroll", () => this.onLayout());
   }
 
-  /** @param {Window_} data */
+  /** @param {Scene} data */
   take(data) {
     this.data = data;
     this.decoded.clear();
@@ -115,7 +115,7 @@ class Lanes {
   /** @param {LaneRow} row */
   nameOf(row) {
     const node = made("div", `lane-name ${row.kind}`);
-    place(node, row);
+    putAt(node, row);
     if (!row.track) {
       node.append(made("span", "caption", row.caption));
       return node;
@@ -152,27 +152,27 @@ class Lanes {
 function laidOut(tracks, unfolded, decode) {
   /** @type {Map<string, number[]>} */
   const nodes = new Map();
-  tracks.forEach((track, place_) => nodes.set(track.lane.node, [...(nodes.get(track.lane.node) || []), place_]));
+  tracks.forEach((track, place) => nodes.set(track.lane.node, [...(nodes.get(track.lane.node) || []), place]));
   /** @type {LaneRow[]} */
   const rows = [];
   let top = 0;
-  /** @param {LaneRow["kind"]} kind @param {number} height @param {Track | null} track @param {number} place_ @param {string} caption */
-  const add = (kind, height, track, place_, caption) => {
-    rows.push({ kind, top, height, track, place: place_, caption });
+  /** @param {LaneRow["kind"]} kind @param {number} height @param {Track | null} track @param {number} place @param {string} caption */
+  const add = (kind, height, track, place, caption) => {
+    rows.push({ kind, top, height, track, place: place, caption });
     top += height;
   };
   for (const [node, places] of nodes) {
     if (nodes.size > 1) add("node", CAPTION_PX, null, -1, node || text("ui.several_nodes"));
-    for (const place_ of places) {
-      add("lane", tracks.length > 12 ? CROWD_PX : ALONE_PX, tracks[place_], place_, "");
-      if (unfolded.has(place_)) for (const member of tracks[place_].lane.members) add("member", MEMBER_PX, decode(member), place_, "");
+    for (const place of places) {
+      add("lane", tracks.length > 12 ? CROWD_PX : ALONE_PX, tracks[place], place, "");
+      if (unfolded.has(place)) for (const member of tracks[place].lane.members) add("member", MEMBER_PX, decode(member), place, "");
     }
   }
   return rows;
 }
 
 /** @param {HTMLElement} node @param {LaneRow} row */
-function place(node, row) {
+function putAt(node, row) {
   node.style.top = `${row.top}px`;
   node.style.height = `${row.height}px`;
 }
@@ -183,14 +183,17 @@ function noteOf(row) {
   const node = made("div", "lane-note", lane.notes.map(said).join(" \u00b7 "));
   node.classList.toggle("culprit", lane.culprit);
   node.title = node.textContent || "";
-  place(node, row);
+  putAt(node, row);
   return node;
 }
 
 /** @type {OffscreenCanvas | null} */
 let spareCanvas = null;
 
-/** Pixels onto a canvas whose other parts stay. @param {CanvasRenderingContext2D} context @param {ImageData} image @param {number} top @param {number} height @param {number} width */
+/**
+ * Pixels onto a canvas whose other parts stay.
+ * @param {CanvasRenderingContext2D} context @param {ImageData} image @param {number} top @param {number} height @param {number} width
+ */
 function blend(context, image, top, height, width) {
   if (!spareCanvas || spareCanvas.width !== image.width || spareCanvas.height < image.height) spareCanvas = new OffscreenCanvas(image.width, image.height);
   const spare = /** @type {OffscreenCanvasRenderingContext2D} */ (spareCanvas.getContext("2d"));

@@ -29,6 +29,8 @@ class LogTable {
     this.nodes = new Map();
     /** @type {(string | undefined)[]} */
     this.plains = [];
+    /** @type {number | null} the row that filters keep in view until the reader scrolls */
+    this.held = null;
     this.matches = 0;
     this.printing = false;
     this.pending = false;
@@ -38,17 +40,18 @@ class LogTable {
     /** @type {() => void} */
     this.onShown = () => {};
     this.body.addEventListener("scroll", () => this.ask());
+    for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) this.body.addEventListener(kind, () => (this.held = null), { passive: true });
     this.box.addEventListener("click", (event) => this.click(event));
     new ResizeObserver(() => this.resized()).observe(this.body);
   }
 
-  /** @param {Window_} data */
+  /** @param {Scene} data */
   take(data) {
     this.data = data;
     this.lines = data.lines;
     this.plains = new Array(data.lines.count);
     this.unfolded.clear();
-    this.active = null;
+    this.active = this.held = null;
     this.apply();
   }
 
@@ -61,12 +64,12 @@ class LogTable {
   /** Filters anew; what was marked or in the middle stays in view. */
   apply() {
     if (!this.lines) return;
-    const kept = this.anchorRow();
+    this.held ??= this.anchorRow();
     const found = matching(this.lines, this.filter, (row) => this.textOf(row));
     this.matches = found.length;
     this.items = this.divided(found);
     this.layOut();
-    if (kept !== null) this.bringIn(kept, 0.4);
+    if (this.held !== null) this.bringIn(this.held, 0.4);
     this.render();
     this.onShown();
   }
@@ -75,12 +78,12 @@ class LogTable {
   divided(found) {
     const lines = /** @type {Lines} */ (this.lines);
     if (!this.data?.page.zero_is_onset || !found.length) return found;
-    let place_ = 0;
-    while (place_ < found.length && lines.times[found[place_]] < 0) place_++;
+    let place = 0;
+    while (place < found.length && lines.times[found[place]] < 0) place++;
     const items = new Int32Array(found.length + 1);
-    items.set(found.subarray(0, place_));
-    items[place_] = DIVIDER;
-    items.set(found.subarray(place_), place_ + 1);
+    items.set(found.subarray(0, place));
+    items[place] = DIVIDER;
+    items.set(found.subarray(place), place + 1);
     return items;
   }
 
@@ -114,7 +117,7 @@ class LogTable {
   }
 
   resized() {
-    if (!this.lines) return;
+    if (!this.lines || this.printing) return;
     const [kept, columns] = [this.anchorRow(), this.columns];
     this.measureColumns();
     if (columns !== this.columns) {
@@ -144,10 +147,10 @@ class LogTable {
 
   /** Scrolls so that a row, or the nearest one in time, is at this share of the height. @param {number} row @param {number} share */
   bringIn(row, share) {
-    const place_ = this.nearestPlace(row);
-    if (place_ < 0) return;
+    const place = this.nearestPlace(row);
+    if (place < 0) return;
     this.space.style.height = `${this.heights.total}px`;
-    this.body.scrollTop = this.heights.top(place_) - this.body.clientHeight * share;
+    this.body.scrollTop = this.heights.top(place) - this.body.clientHeight * share;
   }
 
   /** @param {number} row */
@@ -182,37 +185,50 @@ class LogTable {
     return last;
   }
 
-  /** @param {number} first @param {number} last */
+  /** Makes the rows of these places; those that stay are not taken out, so that what has the focus keeps it. @param {number} first @param {number} last */
   fill(first, last) {
-    const nodes = new Map();
-    for (let place_ = first; place_ < last; place_++) nodes.set(place_, this.nodes.get(place_) || this.rowNode(place_));
-    this.nodes = nodes;
-    const wanted = [...nodes.values()];
-    if (wanted.length !== this.box.childElementCount || wanted.some((node, index) => this.box.children[index] !== node)) this.box.replaceChildren(...wanted);
+    for (const [place, node] of this.nodes) if (place < first || place >= last) this.drop(place, node);
+    let next = this.box.firstElementChild;
+    for (let place = first; place < last; place++) {
+      const node = this.nodes.get(place) || this.rowNode(place);
+      this.nodes.set(place, node);
+      if (node === next) next = next.nextElementSibling;
+      else this.box.insertBefore(node, next);
+    }
     element("log").setAttribute("aria-rowcount", String(this.items.length + 1));
+  }
+
+  /** @param {number} place @param {HTMLElement | undefined} node */
+  drop(place, node) {
+    this.nodes.delete(place);
+    node?.remove();
   }
 
   /** What is in view is no longer guessed. */
   measure() {
-    const measured = [...this.nodes].map(([place_, node]) => /** @type {const} */ ([place_, node.offsetHeight]));
-    for (const [place_, height] of measured) if (height) this.heights.set(place_, height);
+    const measured = [...this.nodes].map(([place, node]) => /** @type {const} */ ([place, node.offsetHeight]));
+    for (const [place, height] of measured) if (height) this.heights.set(place, height);
   }
 
   /** The rows around the zero, as they are printed. */
   renderAll() {
     const zero = Math.max(0, this.nearestPlace(DIVIDER));
-    this.nodes.clear();
     this.fill(Math.max(0, zero - PRINTED), Math.min(this.items.length, zero + PRINTED));
     this.space.style.height = "auto";
     this.box.style.transform = "none";
-    this.nodes.clear();
   }
 
   /** @param {boolean} printing */
   print(printing) {
     if (printing === this.printing) return;
     this.printing = printing;
-    if (!printing) this.layOut();
+    this.redraw();
+  }
+
+  /** Every row anew, in the colours of now. */
+  redraw() {
+    if (!this.lines) return;
+    this.layOut();
     this.render();
   }
 
@@ -220,6 +236,7 @@ class LogTable {
   open() {
     const page = this.data?.page;
     if (!page) return;
+    this.held = null;
     if (page.zero_is_onset) this.bringIn(DIVIDER, 0.62);
     else this.body.scrollTop = this.heights.total;
     this.render();
@@ -227,12 +244,12 @@ class LogTable {
     else this.body.scrollTop = this.heights.total;
   }
 
-  /** @param {number} place_ */
-  rowNode(place_) {
-    const row = this.items[place_];
-    const node = row === DIVIDER ? dividerNode(/** @type {Window_} */ (this.data).page) : this.lineNode(row);
+  /** @param {number} place */
+  rowNode(place) {
+    const row = this.items[place];
+    const node = row === DIVIDER ? dividerNode(/** @type {Scene} */ (this.data).page) : this.lineNode(row);
     node.setAttribute("role", "row");
-    node.setAttribute("aria-rowindex", String(place_ + 2));
+    node.setAttribute("aria-rowindex", String(place + 2));
     return node;
   }
 
@@ -286,12 +303,12 @@ class LogTable {
   /** @param {number} row */
   toggle(row) {
     if (!this.unfolded.delete(row)) this.unfolded.add(row);
-    const place_ = this.placeOfRow(row);
-    const focused = this.nodes.get(place_)?.contains(document.activeElement);
-    this.nodes.delete(place_);
-    if (place_ >= 0) this.heights.set(place_, this.guess(row));
+    const place = this.placeOfRow(row);
+    const focused = this.nodes.get(place)?.contains(document.activeElement);
+    this.drop(place, this.nodes.get(place));
+    if (place >= 0) this.heights.set(place, this.guess(row));
     this.render();
-    if (focused) /** @type {HTMLElement | null | undefined} */ (this.nodes.get(place_)?.querySelector(".unfold"))?.focus({ preventScroll: true });
+    if (focused) /** @type {HTMLElement | null | undefined} */ (this.nodes.get(place)?.querySelector(".unfold"))?.focus({ preventScroll: true });
   }
 
   /** @param {MouseEvent} event */
@@ -317,6 +334,7 @@ class LogTable {
 
   /** Marks a row and brings it into view, wherever it is. @param {number} row */
   jump(row) {
+    this.held = row;
     this.activate(row);
     this.bringIn(row, 0.4);
     this.render();
@@ -327,17 +345,17 @@ class LogTable {
   step(by) {
     if (!this.items.length) return;
     const from = this.active === null ? this.nearestPlace(DIVIDER) : this.nearestPlace(this.active);
-    let place_ = Math.min(Math.max(from + by, 0), this.items.length - 1);
-    if (this.items[place_] === DIVIDER) place_ += place_ + Math.sign(by) in this.items ? Math.sign(by) : -Math.sign(by);
-    const row = this.items[place_];
+    let place = Math.min(Math.max(from + by, 0), this.items.length - 1);
+    if (this.items[place] === DIVIDER) place += place + Math.sign(by) in this.items ? Math.sign(by) : -Math.sign(by);
+    const row = this.items[place];
     if (row === undefined || row === DIVIDER) return;
     this.choose(row);
-    this.keepInView(place_);
+    this.keepInView(place);
   }
 
-  /** @param {number} place_ */
-  keepInView(place_) {
-    const [top, height] = [this.heights.top(place_), this.heights.heights[place_]];
+  /** @param {number} place */
+  keepInView(place) {
+    const [top, height] = [this.heights.top(place), this.heights.heights[place]];
     if (top < this.body.scrollTop) this.body.scrollTop = top;
     else if (top + height > this.body.scrollTop + this.body.clientHeight) this.body.scrollTop = top + height - this.body.clientHeight;
     this.render();
@@ -353,36 +371,4 @@ class LogTable {
     }
     return best;
   }
-}
-
-/** @param {string} kind @param {string} words */
-function cell(kind, words) {
-  const node = made("span", kind, words);
-  node.setAttribute("role", "cell");
-  return node;
-}
-
-/** @param {Page} page */
-function dividerNode(page) {
-  const node = made("div", "divider");
-  const words = made("span", "", text("ui.onset_at", { clock: page.zero_ms }));
-  words.setAttribute("role", "cell");
-  node.append(words);
-  return node;
-}
-
-/** A folded text in a line: of a traceback the end says what happened. @param {string[]} lines */
-function summary(lines) {
-  if (lines.length === 1) return lines[0];
-  return /^Traceback/.test(plain(lines[0])) ? `${lines[0]} \u2026 ${lines[lines.length - 1].trim()}` : lines[0];
-}
-
-/** OpenTelemetry's severity numbers, four a level. @param {number} severity */
-function levelWords(severity) {
-  return ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"][Math.min(5, Math.max(0, Math.ceil(severity / 4) - 1))];
-}
-
-/** @param {number} severity */
-function levelKind(severity) {
-  return severity >= 17 ? "error" : severity >= 13 ? "warn" : severity >= 9 ? "info" : "debug";
 }

@@ -74,9 +74,9 @@ class App {
   placeInLog(shift_us) {
     const { body, heights, items, lines } = this.log;
     if (!lines || !items.length || body.scrollTop + body.clientHeight >= heights.total - LINE_PX) return null;
-    const place_ = heights.rowAt(body.scrollTop);
-    const row = items[place_] === DIVIDER ? items[place_ + 1] : items[place_];
-    return { at: lines.times[row] + shift_us, into: body.scrollTop - heights.top(place_) };
+    const place = heights.rowAt(body.scrollTop);
+    const row = items[place] === DIVIDER ? items[place + 1] : items[place];
+    return { at: lines.times[row] + shift_us, into: body.scrollTop - heights.top(place) };
   }
 
   /** @param {{at: number, into: number} | null} kept */
@@ -158,10 +158,10 @@ class App {
   applyTheme() {
     const chosen = remembered("llmtrace.theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     const { classList } = document.documentElement;
+    const before = classList.contains("dark");
     classList.toggle("dark", chosen === "dark" && !classList.contains("printing"));
     this.picture.recolour();
-    if (this.log.lines) this.log.layOut();
-    this.log.ask();
+    if (before !== classList.contains("dark")) this.log.redraw();
   }
 
   switchLanguage() {
@@ -236,5 +236,6 @@ function main() {
   const page = /** @type {Page} */ (embedded("page-data"));
   tongue.all = embedded("page-texts");
   chooseLanguage(page.language);
+  document.documentElement.classList.remove("waiting");
   new App(page, document.documentElement.hasAttribute("data-live")).start();
 }

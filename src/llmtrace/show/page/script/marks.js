@@ -1,6 +1,10 @@
 // What is drawn by hand over a lane's pixels: phases that never finished, and how a rank began, failed and ended.
 
-/** What was begun and never finished: hatched, with an edge. @param {CanvasRenderingContext2D} context @param {Track} track @param {Axis} axis @param {Colours} colours @param {number} top @param {number} height */
+/**
+ * What was begun and never finished: hatched, with an edge.
+ * @param {CanvasRenderingContext2D} context @param {Track} track @param {Axis} axis @param {Colours} colours @param {number} top
+ * @param {number} height
+ */
 function drawOpen(context, track, axis, colours, top, height) {
   for (let index = placeOf(track.ends, axis.view.from); index < track.starts.length && track.starts[index] < axis.view.to; index++) {
     if (track.phases[index] >= 0) continue;
@@ -45,7 +49,11 @@ function drawMarks(context, row, lane, axis, colours) {
   }
 }
 
-/** A triangle, a disc with a cross, a square, a flag: told apart without colour. @param {CanvasRenderingContext2D} context @param {MarkKind} kind @param {number} x @param {number} y @param {number} size @param {Colours} colours */
+/**
+ * A triangle, a disc with a cross, a square, a flag: told apart without colour.
+ * @param {CanvasRenderingContext2D} context @param {MarkKind} kind @param {number} x @param {number} y @param {number} size
+ * @param {Colours} colours
+ */
 function drawMark(context, kind, x, y, size, colours) {
   context.beginPath();
   if (kind === "failed") polygon(context, [[x, y - size], [x + size * 1.05, y + size * 0.8], [x - size * 1.05, y + size * 0.8]]);
@@ -59,7 +67,8 @@ function drawMark(context, kind, x, y, size, colours) {
   context.fill();
   context.lineWidth = 1.7;
   context.beginPath();
-  if (kind === "died") strokes(context, [[x - size * 0.42, y - size * 0.42, x + size * 0.42, y + size * 0.42], [x - size * 0.42, y + size * 0.42, x + size * 0.42, y - size * 0.42]]);
+  const arm = size * 0.42;
+  if (kind === "died") strokes(context, [[x - arm, y - arm, x + arm, y + arm], [x - arm, y + arm, x + arm, y - arm]]);
   if (kind === "failed") strokes(context, [[x, y - size * 0.45, x, y + size * 0.22], [x, y + size * 0.45, x, y + size * 0.6]]);
   context.stroke();
 }

@@ -8,7 +8,10 @@ function inShares(track, axis) {
   return track.rhythm_us > 0 && (track.rhythm_us / axis.span) * axis.width < APART_PX;
 }
 
-/** How much of each column went to each phase, `phases` numbers a column. @param {Track} track @param {Axis} axis @param {number} columns @param {number} phases */
+/**
+ * How much of each column went to each phase, `phases` numbers a column.
+ * @param {Track} track @param {Axis} axis @param {number} columns @param {number} phases
+ */
 function columnShares(track, axis, columns, phases) {
   const shares = new Float32Array(columns * phases);
   const scale = columns / axis.span;
@@ -36,7 +39,10 @@ function addShare(shares, left, right, columns, phases, phase) {
   for (let column = first + 1; column < last; column++) shares[column * phases + phase] += 1;
 }
 
-/** Each column averaged over `reach` columns around it; where a column is empty it stays so: gaps and ends are as sharp as they are. @param {Float32Array} shares @param {number} columns @param {number} phases @param {number} reach */
+/**
+ * Each column averaged over `reach` columns around it; where a column is empty it stays so: gaps and ends are as sharp as they are.
+ * @param {Float32Array} shares @param {number} columns @param {number} phases @param {number} reach
+ */
 function smoothed(shares, columns, phases, reach) {
   const result = new Float32Array(shares.length);
   const sums = new Float64Array(columns + 1);
@@ -57,7 +63,10 @@ function between(sums, at) {
   return before >= sums.length - 1 ? sums[sums.length - 1] : sums[before] + (at - before) * (sums[before + 1] - sums[before]);
 }
 
-/** Makes an averaged column as full as it was; one that was at least half full, as full as its neighbours. @param {Float32Array} averaged @param {Float32Array} shares @param {number} from @param {number} phases */
+/**
+ * Makes an averaged column as full as it was; one that was at least half full, as full as its neighbours.
+ * @param {Float32Array} averaged @param {Float32Array} shares @param {number} from @param {number} phases
+ */
 function refill(averaged, shares, from, phases) {
   let [now, was] = [0, 0];
   for (let phase = from; phase < from + phases; phase++) [now, was] = [now + averaged[phase], was + shares[phase]];
@@ -65,7 +74,10 @@ function refill(averaged, shares, from, phases) {
   for (let phase = from; phase < from + phases; phase++) averaged[phase] *= factor;
 }
 
-/** One line of pixels: the phase that most of a column went to, as dense as the column is full. @param {Float32Array} shares @param {Uint32Array} colours @param {Uint32Array} line */
+/**
+ * One line of pixels: the phase that most of a column went to, as dense as the column is full.
+ * @param {Float32Array} shares @param {Uint32Array} colours @param {Uint32Array} line
+ */
 function paintLine(shares, colours, line) {
   const phases = colours.length;
   for (let column = 0; column < line.length; column++) {
@@ -100,7 +112,10 @@ function lanePixels(track, axis, colours, columns, rows) {
   return image;
 }
 
-/** Every column as a stack: each phase as high as its share. @param {Float32Array} shares @param {Uint32Array} colours @param {Uint32Array} pixels @param {number} columns @param {number} rows */
+/**
+ * Every column as a stack: each phase as high as its share.
+ * @param {Float32Array} shares @param {Uint32Array} colours @param {Uint32Array} pixels @param {number} columns @param {number} rows
+ */
 function paintStacks(shares, colours, pixels, columns, rows) {
   for (let column = 0; column < columns; column++) {
     let below = 0;

@@ -25,7 +25,7 @@ class Picture {
     new ResizeObserver(() => this.measure.clientWidth !== this.axis.width && this.resize()).observe(this.box);
   }
 
-  /** @param {Window_} data */
+  /** @param {Scene} data */
   take(data) {
     this.data = data;
     this.colours = coloursOf(data.page);
@@ -89,12 +89,17 @@ class Picture {
     const context = sized(this.overview, width, OVERVIEW_PX);
     const { from, to } = this.axis.window;
     const counts = this.density(Math.ceil(width / 3), from, to);
-    const most = Math.max(1, ...counts.all);
-    counts.all.forEach((count, column) => {
-      const height = count ? Math.max(1.5, (Math.log1p(count) / Math.log1p(most)) * (OVERVIEW_PX - 6)) : 0;
-      context.fillStyle = counts.bad[column] ? /** @type {Colours} */ (this.colours).bad : /** @type {Colours} */ (this.colours).idle;
-      context.fillRect(column * 3, OVERVIEW_PX - 1 - height, 2.2, height);
-    });
+    const most = Math.log1p(Math.max(1, ...counts.all));
+    /** @param {Uint32Array} column_counts @param {string} colour */
+    const bars = (column_counts, colour) => {
+      context.fillStyle = colour;
+      column_counts.forEach((count, column) => {
+        const height = count ? Math.max(2, (Math.log1p(count) / most) * (OVERVIEW_PX - 6)) : 0;
+        context.fillRect(column * 3, OVERVIEW_PX - 1 - height, 2.2, height);
+      });
+    };
+    bars(counts.all, this.colours.idle);
+    bars(counts.bad, this.colours.bad);
     const scale = width / (to - from);
     this.brush.style.left = `${(this.axis.view.from - from) * scale}px`;
     this.brush.style.width = `${Math.max(4, this.axis.span * scale)}px`;
@@ -102,13 +107,12 @@ class Picture {
 
   /** @param {number} columns @param {number} from @param {number} to */
   density(columns, from, to) {
-    const all = new Array(columns).fill(0);
-    const bad = new Uint8Array(columns);
-    const { times, severity, count } = /** @type {Window_} */ (this.data).lines;
+    const [all, bad] = [new Uint32Array(columns), new Uint32Array(columns)];
+    const { times, severity, count } = /** @type {Scene} */ (this.data).lines;
     for (let row = 0; row < count; row++) {
       const column = Math.min(columns - 1, Math.max(0, Math.floor(((times[row] - from) / (to - from)) * columns)));
       all[column]++;
-      if (severity[row] >= 17) bad[column] = 1;
+      if (severity[row] >= 17) bad[column]++;
     }
     return { all, bad };
   }
@@ -152,13 +156,14 @@ function placeLine(id, at, axis) {
   node.classList.toggle("late", x > axis.width - 64);
 }
 
-/** Only what occurs. @param {Window_} data */
+/** Only what occurs. @param {Scene} data */
 function drawLegend(data) {
   const found = occurring(data.tracks);
   const variables = phaseVariables(data.page);
   const entries = data.page.phases.flatMap((phase, index) => (found.phases.has(index) ? [legendEntry(said(phase.words), swatch(variables[index]))] : []));
   if (found.open) entries.push(legendEntry(text("ui.legend_open"), made("span", "swatch open")));
-  for (const kind of /** @type {MarkKind[]} */ (["started", "failed", "died", "clean"])) if (found.marks.has(kind)) entries.push(legendEntry(text(`ui.mark_${kind}`), sign(`mark-${kind}`, kind)));
+  const marks = ["started", "failed", "died", "clean"].filter((kind) => found.marks.has(kind));
+  entries.push(...marks.map((kind) => legendEntry(text(`ui.mark_${kind}`), sign(`mark-${kind}`, kind))));
   entries.push(legendEntry(text("ui.legend_idle"), made("span", "swatch idle")));
   if (data.page.strips.some((strip) => strip.others)) entries.push(legendEntry(text("ui.legend_band"), made("span", "swatch band")));
   const shares = legendEntry(text("ui.legend_share"), made("span", "swatch shares"));

@@ -20,7 +20,8 @@ class Pointer {
     box.addEventListener("pointermove", (event) => this.move(event));
     box.addEventListener("pointerup", (event) => this.release(event));
     box.addEventListener("pointercancel", (event) => this.cancel(event));
-    box.addEventListener("pointerleave", () => this.leave());
+    box.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && this.leave());
+    addEventListener("scroll", () => this.leave(), { passive: true });
     box.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     box.addEventListener("dblclick", (event) => this.double(event));
   }
@@ -41,6 +42,14 @@ class Pointer {
     else this.drag = { x, from: this.axis.view.from, kind: this.kindOf(event), moved: false };
     this.picture.box.setPointerCapture(event.pointerId);
     if (this.drag?.kind === "brush") this.brushTo(x);
+    else this.point(x, event);
+  }
+
+  /** @param {number | null} x @param {PointerEvent} event */
+  point(x, event) {
+    const over = x !== null && !insideOf(event, "overview-row");
+    this.axis.point(over ? this.axis.at(x) : null);
+    showTip(over ? this.picture : null, event, this.axis);
   }
 
   /** @param {PointerEvent} event */
@@ -60,9 +69,7 @@ class Pointer {
     if (this.down.has(event.pointerId) && x !== null) this.down.set(event.pointerId, x);
     if (this.pinch && this.down.size === 2) this.pinchTo();
     else if (this.drag && x !== null) this.dragTo(x);
-    const over = x !== null && !insideOf(event, "overview-row");
-    this.axis.point(over ? this.axis.at(x) : null);
-    showTip(over ? this.picture : null, event, this.axis);
+    this.point(x, event);
   }
 
   pinchTo() {
@@ -115,7 +122,8 @@ class Pointer {
     const x = this.xOf(event);
     if (x === null) return;
     const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : event.shiftKey ? event.deltaY : 0;
-    if (event.ctrlKey || event.metaKey || event.altKey) this.timed(() => this.axis.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) / 300), this.axis.at(x)));
+    const turned = Math.max(-120, Math.min(120, event.deltaY));
+    if (event.ctrlKey || event.metaKey || event.altKey) this.timed(() => this.axis.zoom(Math.exp(turned / 300), this.axis.at(x)));
     else if (sideways) this.axis.pan(sideways / this.axis.width);
     else return;
     event.preventDefault();
@@ -167,7 +175,9 @@ function tipLines(track, at, page, axis) {
   if (index < track.starts.length && track.starts[index] <= at) lines.push(...phaseLines(track, index, page));
   else lines.push(made("span", "", text(at < track.lane.start_us || (track.lane.end_us !== null && at > track.lane.end_us) ? "ui.tip_gone" : "ui.tip_idle")));
   const reach = (8 / axis.width) * axis.span;
-  for (const mark of track.lane.marks) if (Math.abs(mark.at_us - at) < reach) lines.push(made("span", "mark", `${said(mark.words)}, ${spellAfter(mark.at_us)}`));
+  const near = track.lane.marks.filter((mark) => Math.abs(mark.at_us - at) < reach);
+  lines.push(...near.map((mark) => made("span", "mark", `${said(mark.words)}, ${spellAfter(mark.at_us)}`)));
+  if (track.lane.notes.length) lines.push(made("span", "faint", track.lane.notes.map(said).join(" \u00b7 ")));
   lines.push(made("span", "faint", `${spellOffset(at)} s \u00b7 ${spellClock(page.zero_ms + at / 1000)}`));
   return lines;
 }

@@ -12,7 +12,7 @@ class Strips {
     this.rows = [];
   }
 
-  /** @param {Window_} data */
+  /** @param {Scene} data */
   take(data) {
     this.rows = data.measured.map((measured) => stripRow(measured));
     this.box.replaceChildren(...this.rows.map((row) => /** @type {HTMLElement} */ (row.canvas.closest(".strip"))));
@@ -123,7 +123,11 @@ function drawCurve(context, curve, axis, y, colour) {
   drawPoints(context, curve, axis, y, colour);
 }
 
-/** Single values as dots where they are few. @param {CanvasRenderingContext2D} context @param {Curve} curve @param {Axis} axis @param {(value: number) => number} y @param {string} colour */
+/**
+ * Single values as dots where they are few.
+ * @param {CanvasRenderingContext2D} context @param {Curve} curve @param {Axis} axis @param {(value: number) => number} y
+ * @param {string} colour
+ */
 function drawPoints(context, curve, axis, y, colour) {
   const [first, last] = [placeOf(curve.times, axis.view.from), placeOf(curve.times, axis.view.to)];
   if (last - first > axis.width / 12) return;
@@ -136,7 +140,10 @@ function drawPoints(context, curve, axis, y, colour) {
   }
 }
 
-/** What is no finite number: a red tick with a word, as there is no height for it. @param {CanvasRenderingContext2D} context @param {Curve} curve @param {Axis} axis @param {Colours} colours */
+/**
+ * What is no finite number: a red tick with a word, as there is no height for it.
+ * @param {CanvasRenderingContext2D} context @param {Curve} curve @param {Axis} axis @param {Colours} colours
+ */
 function drawOdd(context, curve, axis, colours) {
   let written = -Infinity;
   context.fillStyle = colours.bad;

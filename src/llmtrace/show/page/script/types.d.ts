@@ -162,7 +162,7 @@ interface Lines {
   count: number;
 }
 
-interface Window_ {
+interface Scene {
   page: Page;
   tracks: Track[];
   measured: Measured[];

@@ -42,7 +42,7 @@ const SPELLINGS = {
   date: spellDate,
   offset: (value) => spellAfter(value / 1000),
   size: spellSize,
-  number: (value) => value.toLocaleString("en"),
+  number: spellThousands,
 };
 
 /** @param {Argument} value @param {string | undefined} how @returns {string} */
@@ -95,6 +95,12 @@ function spellDate(ms) {
   return `${day} UTC${hours ? signed(hours) + Math.abs(hours) : ""}`;
 }
 
+/** `12,345`. @param {number} value */
+function spellThousands(value) {
+  const [whole, part] = String(value).split(".");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
+}
+
 /** `12.3 GiB`: powers of 1024. @param {number} bytes */
 function spellSize(bytes) {
   const units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -122,12 +128,13 @@ function spellValue(value, unit) {
   return spellNumber(value) + (unit === "celsius" ? " \u00b0C" : unit === "watts" ? " W" : "");
 }
 
+/** The same as show/clean.py has; a test holds the two against each other. */
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|[\ud800-\udfff]/gu;
 
 /** What moves, hides or reorders text is spelled out (`\u202e`), as show/clean.py does; lone surrogates too. @param {string} value */
 function harmless(value) {
-  return /^[\n\t\x20-\x7e]*$/.test(value) ? value : value.replace(HIDDEN, spelledCode);
+  return /^[\n\t\x20-\x7e]*$/.test(value) ? value : value.replaceAll("\r\n", "\n").replace(HIDDEN, spelledCode);
 }
 
 /** @param {string} sign */

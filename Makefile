@@ -14,6 +14,7 @@ PYTEST_ARGS ?=
 
 UV := .tools/bin/uv
 BIN := .venv/bin
+TSC := .tools/typescript/node_modules/.bin/tsc
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 # What the environment says of other Pythons must not leak in: what is tested is the wheel in .venv.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -50,10 +51,20 @@ $(UV): requirements/uv.txt
 
 setup: .venv/.installed
 
-# No server is needed yet: the tests talk to files, sockets and processes of this machine. Rings need a tmpfs, so that is looked at here.
+# npm writes no package-lock.json here: it would name addresses.
+$(TSC): $(UV)
+	@command -v npm >/dev/null || { echo "the types of the page's script need npm (Debian: apt-get install npm)"; exit 1; }
+	rm -rf .tools/typescript
+	npm install --silent --no-save --no-package-lock --ignore-scripts --no-audit --no-fund --prefix .tools/typescript typescript@7.0.2
+	@touch $@
+
+APT_GET = { AS=; [ "$$(id -u)" = 0 ] || AS='sudo -n'; command -v apt-get >/dev/null && { $$AS apt-get install -y -q --no-install-recommends $(1) || { $$AS apt-get update -q && $$AS apt-get install -y -q --no-install-recommends $(1); }; } >/dev/null; } || { echo 'the tests need $(1); as root: apt-get install $(1)'; exit 1; }
+
+# What the tests talk to besides files, sockets and processes of this machine: a browser. Rings need a tmpfs, so that is looked at too.
 servers: setup
 	@stat --file-system --format='%T' /dev/shm | grep -qx tmpfs || { echo '/dev/shm is no tmpfs: the tests of the ring need one'; exit 1; }
-	@echo "nothing to install; /dev/shm has $$(df --output=avail -h /dev/shm | tail -n 1 | tr -d ' ') free for rings"
+	@command -v chromium >/dev/null || $(call APT_GET,chromium)
+	@echo "/usr/bin/chromium is there; /dev/shm has $$(df --output=avail -h /dev/shm | tail -n 1 | tr -d ' ') free for rings"
 
 demo: setup
 	$(BIN)/llmtrace demo --fault $(FAULT)
@@ -61,11 +72,12 @@ demo: setup
 test: setup servers
 	$(BIN)/pytest --installed $(PYTEST_ARGS) $(TESTS)
 
-check: setup
+check: setup $(TSC)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(TSC) -p src/llmtrace/show/page/script
 	@! grep -nE '://|--(extra-)?index-url|--find-links' requirements/*.txt || { echo 'lock files name no address'; exit 1; }
 
 bench: setup

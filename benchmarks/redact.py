@@ -15,7 +15,7 @@ LONGEST = 65_536
 
 CLEAN = "2026-11-30 03:14:07,412 INFO [rank 3] step 1234/100000 loss 2.3456 lr 3.0e-04 grad_norm 0.812 throughput 12,345 samples/s mem 61.2 GiB eta 3:14:07"
 WORDS = (
-    "epoch 3 | tokens/s 182,340 | n_tokens=4096 | pad_token: [PAD] | key_padding_mask=None | num_key_value_heads: 8 | secret tests skipped | https://host/x?y=1"
+    "epoch 3 | tokens/s 182,340 | n_tokens=4096 | key_padding_mask=None | num_key_value_heads: 8 | token_accuracy=0.61 | passed 3 of 4 | wandb on | loss 2.31"
 )
 SECRET = (
     "connecting to postgresql://ada:"

@@ -21,7 +21,7 @@ CUSTOM: Final = "custom"
 """The kind of what the user's own expressions find."""
 FROM_FILE: Final = "@"
 
-_SIGNS: Final = ("gh", "-", "_")
+_SIGNS: Final = ("gh", "pass", "~", "J", "-", "_")
 """Parts of literals that are looked for before these are."""
 
 _ALONE: Final = r"(?<![A-Za-z0-9_-])"
@@ -56,7 +56,10 @@ def _value(least: int) -> str:
     return f"(?:{escaped}|{double}|{single}|{bare})"
 
 
-_MIXED: Final = rf"""(?:[bBrRuU]?\\?["'])?(?!{_CODE})(?=[A-Za-z_~+/-]{{0,200}}[0-9])(?=[0-9_~+/-]{{0,200}}[A-Za-z])([A-Za-z0-9_~-]{{8,}}+|[A-Za-z0-9+/]{{32,}}+={{0,2}})(?![.:|>/\w])"""
+_MIXED: Final = (
+    rf"""(?:[bBrRuU]?\\?["'])?(?!{_CODE})(?=[A-Za-z_~+/-]{{0,200}}[0-9])(?=[0-9_~+/-]{{0,200}}[A-Za-z])"""
+    r"([A-Za-z0-9_~-]{8,}+|[A-Za-z0-9+/]{32,}+={0,2})(?![.:|>/\w])"
+)
 """What can be neither a word nor a number: for names that training has other uses for (`token: 17`, `pad_token: [PAD]`)."""
 
 
@@ -227,7 +230,7 @@ RULES: Final = (
         kind="api-key",
         what="what a name calls the key of an interface, an account or a cipher",
         looks=("api_key=…", "aws_secret_access_key = …", '"private_key": "…"', "AccountKey=…", "--api-key …"),
-        literals=_KEYS,
+        literals=tuple(f"{name}{joint}key" for name in _KEYS for joint in ("", "_", "-")),
         gate="key",
         lower=True,
         pattern=rf"{_KEY}{_SEPARATOR}{_value(6)}|{_flag(_KEY, _value(6))}",

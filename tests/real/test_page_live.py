@@ -91,6 +91,9 @@ def running(count: int = 400, later_us: int = 0) -> Page:
 def test_it_follows_and_keeps_zoom_filter_and_place(browser: Browser) -> None:
     with serving(running()) as (served, address):
         shown = opened(browser, f"{address}?before=30s", allowed=address)
+        assert shown.find("#report").evaluate("node => node.href") == f"{address}/report.md?before=30s"
+        assert shown.find("#perfetto").evaluate("node => node.href") == f"{address}/perfetto.json?before=30s"
+        assert shown.find("a.brand").evaluate("node => node.href") == address.removesuffix("trace/abc")
         shown.page.clock.install()
         shown.page.reload()
         shown.find("#filter-text").fill("/said \\d*7$/")

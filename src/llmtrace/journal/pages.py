@@ -22,6 +22,9 @@ LOG_MAGICS: Final = (0x377F0682, 0x377F0683)
 LOG_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 TABLE_LEAF: Final = 0x0D
 INDEX_LEAF: Final = 0x0A
+LARGEST_ROW_BYTES: Final = 1 << 26
+"""Far more than a chunk or a description takes: a damaged length must not lead round in circles."""
+
 FREE: Final = 2
 LAST_USE: Final = 5
 BLOB: Final = 12
@@ -64,11 +67,12 @@ class Pages:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._log: int | None = None
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             self._log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
         self.page_bytes = self._page_bytes()
         self._logged = dict(self._logged_pages())
-        self.count = max([os.fstat(self._file).st_size // self.page_bytes, *self._logged])
+        own = os.fstat(self._file).st_size // self.page_bytes
+        self.count = min(max([own, *self._logged]), own + len(self._logged))
         self._free = set(self._free_pages())
 
     def close(self) -> None:
@@ -102,7 +106,7 @@ class Pages:
         while left > 0:
             page = self._read(following, self.page_bytes)
             part = page[4 : 4 + left]
-            if not 1 < following <= self.count or not part:
+            if not part:
                 raise ValueError("the row goes on in a page that is not there")
             parts.append(part)
             left, following = left - len(part), int.from_bytes(page[:4], "big")
@@ -113,8 +117,8 @@ class Pages:
         place, (size, at) = number << 16 | at, varint(page, at)
         rowid, at = varint(page, at) if is_table else (0, at)
         local = self._local_bytes(size, is_table)
-        if at + local + (0 if local == size else 4) > len(page):
-            raise ValueError("the cell reaches beyond its page")
+        if size > LARGEST_ROW_BYTES or at + local + (0 if local == size else 4) > len(page):
+            raise ValueError("the cell reaches beyond its page, or any row of ours")
         overflow = 0 if local == size else int.from_bytes(page[at + local : at + local + 4], "big")
         return Cell(place, rowid, size, page[at : at + local], overflow)
 

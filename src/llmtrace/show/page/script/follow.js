@@ -2,8 +2,18 @@
 
 const EVERY_MS = 5000;
 
+/** An address below this page's own. @param {string} path */
+function below(path) {
+  const address = new URL(location.href);
+  address.pathname = `${address.pathname.replace(/\/$/, "")}/${path}`;
+  address.hash = "";
+  return address.href;
+}
+
 /** @param {App} app */
 function follow(app) {
+  element("report").setAttribute("href", below("report.md"));
+  element("perfetto").setAttribute("href", below("perfetto.json"));
   const box = element("follow-part");
   const input = /** @type {HTMLInputElement} */ (element("follow"));
   box.hidden = !app.data.page.follow;
@@ -18,11 +28,8 @@ function follow(app) {
 
 /** @param {App} app */
 async function again(app) {
-  const address = new URL(location.href);
-  address.pathname = `${address.pathname.replace(/\/$/, "")}/data.json`;
-  address.hash = "";
   try {
-    const answer = await fetch(address, { cache: "no-store" });
+    const answer = await fetch(below("data.json"), { cache: "no-store" });
     if (!answer.ok) throw new Error(String(answer.status));
     app.renew(/** @type {Page} */ (await answer.json()));
     element("follow-trouble").hidden = true;

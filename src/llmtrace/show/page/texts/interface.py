@@ -31,6 +31,8 @@ INTERFACE: Final[dict[str, tuple[str, str]]] = {
     ),
     "ui.next": ("What next", "下一步"),
     "ui.more_commands": ("More commands", "更多命令"),
+    "ui.report": ("Report for a ticket (Markdown)", "工单报告（Markdown）"),
+    "ui.perfetto": ("Trace for Perfetto", "Perfetto 跟踪文件"),
     "ui.evidence": ("Evidence", "证据"),
     "ui.jump": ("Show this moment in the picture and in the log", "在时间图和日志中定位到这一刻"),
     "ui.last_words": ("Last lines of {who}", "{who} 的最后几行"),

@@ -19,8 +19,11 @@ from llmtrace.incidents import incident_attributes, incident_of
 from llmtrace.links import Rison, common_links, context_url, grafana_link, kibana_link, links, page_file, rison
 from llmtrace.names import INCIDENT
 from llmtrace.record import Record, Window
+from llmtrace.sources.journal import JournalSource
+from llmtrace.sources.merged import Merged
 from tests.support.cases import TRACE, ns, who
-from tests.support.small_job import incident
+from tests.support.journals import write
+from tests.support.small_job import PROCESSES, RECORDS, incident
 
 PAGES = Path("/data/llmtrace/pages")
 WINDOW = Window(1_764_000_070_000_000_001, 1_764_000_105_100_000_001)
@@ -193,3 +196,14 @@ def test_of_several_nodes_a_page_that_is_served_comes_before_one_that_lies_on_a_
 def test_a_base_that_is_none_is_refused(name: str, value: str) -> None:
     with pytest.raises(ValueError, match="allowed: http"):
         settings(**{name: value})
+
+
+def test_every_source_returns_them(tmp_path: Path) -> None:
+    told = [msgspec.structs.replace(incident(name), links={"page": f"file:///{name}.html", "grafana": name}) for name in ("0000000000a1", "0000000000b2")]
+    paths = [write(tmp_path / one.id, RECORDS, PROCESSES, [one]) for one in told]
+    for path, one in zip(paths, told, strict=True):
+        (found,) = JournalSource(path).incidents()
+        assert found.links == one.links
+    (found,) = Merged([JournalSource(path) for path in paths]).incidents()
+    assert found.links == told[0].links
+    assert found.merged == [told[1].id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -222,6 +223,22 @@ def test_a_folder_that_cannot_be_used_starts_no_child(world: World, capsys: pyte
     assert world.pages.failures == 2
     assert world.pages.idle()
     assert "is not a folder" in capsys.readouterr().err
+
+
+def test_a_defect_in_starting_is_met_twice_and_not_at_every_turn(world: World) -> None:
+    begun = list[str]()
+
+    def start(_: object, __: object, name: str) -> Child:
+        begun.append(name)
+        raise TypeError("a defect of ours")
+
+    world.pages = Pages(world.directory, resolve({}, {}, ""), start)  # type: ignore[arg-type]
+    world.note(world.incident())
+    for _ in range(100):
+        with contextlib.suppress(TypeError):
+            world.go(S, alone=True)
+    assert begun == [ONE, ONE]
+    assert world.pages.idle()
 
 
 def test_a_wall_clock_that_is_set_back_delays_no_page(world: World) -> None:

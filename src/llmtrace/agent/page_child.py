@@ -12,6 +12,7 @@ from typing import Final
 from ..clock import monotonic_ns
 from ..config import Config, as_environment
 from ..directory import Directory
+from ..guard import shield
 from ..links import page_file
 
 KEPT_VARIABLES: Final = frozenset(
@@ -80,8 +81,10 @@ def start(directory: Directory, config: Config, incident_id: str) -> Child:
         setpgroup=0,
         setsigdef=(signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2),
     )
-    restrain(pid)
-    return Child(pid, incident_id)
+    child = Child(pid, incident_id)
+    with shield("agent restrains a page's process"):  # whatever it says, the process is there and must be known
+        restrain(pid)
+    return child
 
 
 def environment(directory: Directory, config: Config, environ: Mapping[str, str]) -> dict[str, str]:
@@ -105,7 +108,7 @@ def restrain(pid: int) -> None:
     """Its bounds, set from here: it has not begun to read the journal yet. One that is gone already needs none."""
     try:
         for limit, value in LIMITS:
-            bound = min(value, *(old for old in resource.prlimit(pid, limit) if old != resource.RLIM_INFINITY))
+            bound = min([value, *(old for old in resource.prlimit(pid, limit) if old != resource.RLIM_INFINITY)])
             resource.prlimit(pid, limit, (bound, bound))
         with open(f"/proc/{pid}/oom_score_adj", "wb") as stream:
             stream.write(FIRST_TO_GO)

@@ -131,13 +131,15 @@ class Pages:
         return max(due, key=lambda entry: entry.incident.detected_ns, default=None)
 
     def _begin(self, entry: Entry, now_ns: int, alone: bool) -> None:
-        entry.begun_ns = now_ns
+        """It counts as failed from here on, until it has succeeded: whatever happens, it is not begun at every turn."""
+        entry.begun_ns, entry.not_before_ns = now_ns, now_ns + RETRY_NS
+        entry.failures += 1
         early, entry.early = alone and now_ns < entry.closed_ns, False
         try:
             private_folder(self._directory.pages)
             self._child = self._start(self._directory, self._config, entry.incident.id)
         except (UnusableError, OSError) as error:
-            self._failed(entry, now_ns, str(error))
+            self._failed(entry, str(error))
         else:
             self._doing = entry, entry.incident, early
 
@@ -154,12 +156,11 @@ class Pages:
             entry.written, entry.early, entry.failures = incident, early, 0
             self.prune()
         else:
-            self._failed(entry, now_ns, f"its process ended with {child.code}")
+            entry.not_before_ns = now_ns + RETRY_NS
+            self._failed(entry, f"its process ended with {child.code}")
 
-    def _failed(self, entry: Entry, now_ns: int, why: str) -> None:
+    def _failed(self, entry: Entry, why: str) -> None:
         self.failures += 1
-        entry.failures += 1
-        entry.not_before_ns = now_ns + RETRY_NS
         again = "it is tried again" if entry.failures < TRIES else "`llmtrace context` writes it"
         say(f"the page of incident {entry.incident.id} was not written ({self.failures} times so far), {again}: {why}")
 

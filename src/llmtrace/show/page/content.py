@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...sources.context import Context
 from ..clean import one_line
 from ..phrases import say
+from ..redacted import redact_context
 from ..story import Story, tell
 from ..view import View
 from .axis import Axis
@@ -20,7 +21,7 @@ from .strips import Strips, strips
 
 def content(context: Context, *, language: str = "", options: str = "", now_ns: int) -> Page:
     """All that a page shows of a window."""
-    story = tell(context)
+    story = tell(redact_context(context))
     view = View(now_ns=now_ns, wrap=False, options=options)
     axis = Axis(story.zero_ns, story.window.start_ns, story.window.end_ns)
     drawn, measured = picture(story, axis), strips(story, axis)

@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmtrace.show import phrases
 from llmtrace.show.page import document as made
 from llmtrace.show.page import model
-from llmtrace.show.page.document import SCRIPT, data, document, said
+from llmtrace.show.page.document import SCRIPT, data, document
 from llmtrace.show.page.model import Page, Phrase
-from llmtrace.show.page.texts import TEXTS, table
+from llmtrace.show.page.texts import TEXTS
 from llmtrace.show.page.texts.interface import INTERFACE
 from tests.support.pages import HOSTILE, broken
 
@@ -100,13 +101,17 @@ def test_both_languages_say_the_same_things() -> None:
 
 
 def test_words_are_spelled_without_a_script() -> None:
-    texts = {
-        **table("en"),
-        "t": "{a} at {b:clock}, {c:length}, {d:size}, {e:number}, {f:offset}; {g}; {none}",
-    }
-    args = {"a": "x\x1b[31my\u202e", "b": 0, "c": 62_000_000, "d": 2048, "e": 12345, "f": 300_000_000, "g": [Phrase("ui.fit"), Phrase("ui.now")]}
-    text = said(Phrase("t", args), texts)  # type: ignore[arg-type]
-    assert re.fullmatch(r"xy\\u202e at \d\d:\d\d:00\.000, 62 ms, 2\.0 KiB, 12,345, \+0\.3 s; Fit; now; \{none\}", text)
+    form = "{a} at {b:clock}, {c:length}, {d:size}, {e:number}, {f:offset}; {g}"
+    args = {"a": "one", "b": 0, "c": 62_000_000, "d": 2048, "e": 12345, "f": 300_000_000, "g": Phrase("ui.fit")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(phrases, "_texts", lambda _: {"t": form, "ui.fit": "Fit"})
+        text = phrases.spelled(Phrase("t", args), "en")  # type: ignore[arg-type]
+    assert re.fullmatch(r"one at \d\d:\d\d:00\.000, 62 ms, 2\.0 KiB, 12,345, \+0\.3 s; Fit", text)
+
+
+def test_words_for_those_without_a_script_are_harmless() -> None:
+    page = msgspec.structs.replace(broken(), trace_id="x\x1b[31my\u202e")
+    assert "trace xy\\u202e" in inner(document(page), "<noscript>", "</noscript>")
 
 
 # The types of the script.
@@ -173,8 +178,8 @@ def test_the_aliases_of_the_script_are_those_of_the_data() -> None:
     for name, whole in ALIASES.items():
         assert f"type {name} = {whole};" in text
     arguments = get_args(get_args(get_type_hints(Phrase)["args"])[1])
-    assert "type Argument = string | number | Phrase | Phrase[];" in text
-    assert {typescript(part) for part in arguments} == {"string", "number", "Phrase", "Phrase[]"}
+    assert "type Argument = string | number | Phrase;" in text
+    assert {typescript(part) for part in arguments} == {"string", "number", "Phrase"}
 
 
 # Colours: that they can be read, and told apart by everybody.

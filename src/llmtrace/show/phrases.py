@@ -60,9 +60,7 @@ def spelled(words: Words, language: str) -> str:
     return FIELD.sub(lambda field: _argument(words.args[field[1]], field[2], language), _texts(language)[words.key])
 
 
-def _argument(value: str | int | float | Phrase | list[Phrase], how: str | None, language: str) -> str:
-    if isinstance(value, list):
-        return spelled(joined(value), language)
+def _argument(value: str | int | float | Phrase, how: str | None, language: str) -> str:
     if isinstance(value, Phrase):
         return spelled(value, language)
     return SPELLINGS[how](value) if how and not isinstance(value, str) else str(value)  # type: ignore[arg-type]

@@ -16,8 +16,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ..clean import clean, one_line
-from ..times import after, clock, date, length, offset, size
-from .model import Log, Page, Phrase, Words
+from ..phrases import spelled
+from ..times import offset
+from .model import Log, Page, Words
 from .texts import LANGUAGES, table
 
 _HERE: Final = Path(__file__).parent
@@ -29,9 +30,7 @@ SCRIPT: Final = (
 
 _INERT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _RISKY: Final = re.compile("[<>&\u2028\u2029]")
-_PLACE: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _LAST_LINES: Final = 8
-MS: Final = 1_000_000
 
 
 def document(page: Page, *, live: bool = False) -> str:
@@ -48,7 +47,7 @@ def document(page: Page, *, live: bool = False) -> str:
         script=Markup(script),
         data=Markup(data(page)),
         texts=Markup(_inert(json.dumps({name: table(name) for name in LANGUAGES}, ensure_ascii=False))),
-        say=partial(said, texts=table(language)),
+        say=partial(_harmless, language=language),
         offset=offset_us,
         last=list(_last_lines(page.log)),
     )
@@ -63,47 +62,14 @@ def data(page: Page) -> str:
     return _inert(text)
 
 
-def said(words: Words, texts: dict[str, str]) -> str:
-    """Words for those who read without a script: the text's own, or a phrase of the table."""
-    if isinstance(words, str):
-        return clean(words)
-    form = texts.get(words.key, words.key)
-    return _PLACE.sub(lambda match: _argument(words, match, texts), form)
-
-
 def offset_us(at_us: int) -> str:
     """`-12.034`, as show/times.offset, of microseconds."""
     return offset(at_us * 1000)
 
 
-def _argument(phrase: Phrase, match: re.Match[str], texts: dict[str, str]) -> str:
-    """One `{name}` or `{name:how}`; the units are those of model.py's times: nanoseconds, milliseconds since 1970, bytes."""
-    value, how = phrase.args.get(match[1]), match[2]
-    if value is None:
-        return match[0]
-    if isinstance(value, list):
-        return texts["ui.join"].join(said(part, texts) for part in value)
-    if isinstance(value, (str, Phrase)):
-        return said(value, texts)
-    return _spelled(value, how)
-
-
-def _spelled(value: float, how: str | None) -> str:
-    match how:
-        case "length":
-            return length(int(value))
-        case "clock":
-            return clock(int(value * MS))
-        case "date":
-            return date(int(value * MS))
-        case "offset":
-            return after(int(value))
-        case "size":
-            return size(value)
-        case "number":
-            return f"{value:,}"
-        case _:
-            return str(value)
+def _harmless(words: Words, language: str) -> str:
+    """Words for those who read without a script."""
+    return clean(spelled(words, language))
 
 
 def _last_lines(log: Log) -> Iterator[tuple[int, Words]]:

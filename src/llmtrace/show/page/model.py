@@ -23,7 +23,7 @@ class Phrase(msgspec.Struct, frozen=True, omit_defaults=True):
     """A text of the table, by its key, and its arguments by name; the text says how each is spelled (`{late:length}`, `{onset:clock}`, `{asked:size}`)."""
 
     key: str
-    args: dict[str, str | int | float | Phrase | list[Phrase]] = {}
+    args: dict[str, str | int | float | Phrase] = {}
 
 
 Words = str | Phrase

@@ -4,7 +4,7 @@ type State = "broke" | "running" | "clean" | "ended" | "empty";
 type MarkKind = "failed" | "died" | "clean" | "started";
 type Unit = "ns" | "bytes" | "bytes_per_second" | "ratio" | "celsius" | "watts" | "hertz" | "";
 type Words = string | Phrase;
-type Argument = string | number | Phrase | Phrase[];
+type Argument = string | number | Phrase;
 
 interface Phrase {
   key: string;

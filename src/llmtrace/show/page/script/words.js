@@ -47,7 +47,6 @@ const SPELLINGS = {
 
 /** @param {Argument} value @param {string | undefined} how @returns {string} */
 function spelled(value, how) {
-  if (Array.isArray(value)) return value.map(said).join(text("ui.join"));
   if (typeof value === "object") return phrased(value);
   return typeof value === "number" && how && how in SPELLINGS ? SPELLINGS[how](value) : String(value);
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 INTERFACE: Final[dict[str, tuple[str, str]]] = {
-    "ui.join": ("; ", "；"),
     # The bar above everything.
     "ui.skip": ("Skip to the picture", "跳到时间图"),
     "ui.theme": ("Light or dark", "浅色或深色"),

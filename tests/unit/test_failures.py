@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -224,3 +225,27 @@ def test_a_failure_in_library_code_names_the_users_line_that_led_there(recorder:
     except OSError as error:
         failures.report(recorder.tracer, error, "trace")
     assert str(reported(recorder)[0].attributes["llmtrace.failure.line"]).startswith(f"{__file__}:")
+
+
+def test_a_traceback_shows_no_frame_of_ours_also_in_its_causes_and_groups(recorder: Recorder) -> None:
+    space: dict[str, Any] = {}
+    exec(compile("def passed_on(function):\n    return function()", lines._OWN + "rank/ours.py", "exec"), space)
+
+    def fails() -> None:
+        raise ValueError("first")
+
+    def wraps() -> None:
+        try:
+            space["passed_on"](fails)
+        except ValueError as error:
+            raise ExceptionGroup("several", [RuntimeError("second")]) from error
+
+    try:
+        space["passed_on"](wraps)
+    except ExceptionGroup as error:
+        failures.report(recorder.tracer, error, "trace")
+        whole = "".join(traceback.format_exception(error))
+    text = str(reported(recorder)[0].attributes["exception.stacktrace"])
+    assert all(word in text for word in ("in fails", "in wraps", "second"))
+    assert "ours.py" not in text
+    assert whole.count("ours.py") == 2  # the user's own traceback stays as it is

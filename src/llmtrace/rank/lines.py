@@ -25,6 +25,9 @@ BODY_BYTES, ATTRIBUTE_BYTES, ATTRIBUTES = 8 << 10, 128, 16
 """Bounds of one line: a forked child's frame holds 16 KB; body, attributes, a message of 1 KB and a traceback of 4 KB fit in it."""
 TRACEBACK_BYTES: Final = 4 << 10
 
+DEEPEST: Final = 20
+"""So far into causes and groups; what lies deeper is cut out of the middle anyway."""
+
 _STANDARD: Final = os.path.dirname(os.__file__) + os.sep
 _OWN: Final = str(Path(__file__).resolve().parents[1]) + os.sep
 _LIBRARIES: Final = ("site-packages", "dist-packages")
@@ -85,12 +88,26 @@ def on_device(value: Any) -> bool:
 
 
 def exception_attributes(error: BaseException, limit_bytes: int = TRACEBACK_BYTES) -> dict[str, Value]:
-    """Type, message and traceback of an exception with its chain of causes, in at most `limit_bytes`: head and tail are kept."""
+    """Type, message and traceback of an exception with its chain of causes, in at most `limit_bytes`: head and tail are kept.
+
+    The frames in which we only passed the user's call on are left out.
+    """
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     summary = traceback.TracebackException(kind, error, error.__traceback__, compact=True)
+    _leave_out_own(summary)
     text = "".join(summary.format())
     return {EXCEPTION_TYPE: clean_text(name), EXCEPTION_MESSAGE: fit(safe_text(error), 1024), EXCEPTION_STACKTRACE: middle_out(text, limit_bytes)}
+
+
+def _leave_out_own(summary: traceback.TracebackException, depth: int = 0) -> None:
+    frames = [frame for frame in summary.stack if not frame.filename.startswith(_OWN)]
+    if frames:
+        summary.stack[:] = frames
+    if depth < DEEPEST:
+        for other in (summary.__cause__, summary.__context__, *(summary.exceptions or ())):
+            if other is not None:
+                _leave_out_own(other, depth + 1)
 
 
 def safe_text(error: BaseException) -> str:

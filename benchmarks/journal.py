@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -102,8 +104,9 @@ def span(rank: int) -> str:
 
 
 def row(rank: int, last_ns: int) -> RingRow:
-    identity = Identity(trace_id=TRACE, span_id=span(rank), rank=rank, world_size=RANKS, node="node-a")
-    parts = [encode_description(known_schemas()), encode_description(Description(epochs=[Epoch(0, identity)]))]
+    early = Identity(span_id=span(rank), node="node-a")
+    identity = msgspec.structs.replace(early, trace_id=TRACE, rank=rank, world_size=RANKS)  # learned a second after the start
+    parts = [encode_description(known_schemas()), encode_description(Description(epochs=[Epoch(0, early), Epoch((FIRST_S + 1) * S, identity)]))]
     return RingRow(span_id=span(rank), identity=identity, description=parts, started_ns=BEGIN, last_ns=last_ns, boot_id="0" * 32, pid=rank)
 
 

@@ -147,7 +147,7 @@ class Decoder:
         found: list[Record] = []
         few: list[tuple[int, Record]] = []
         for kind in there:
-            chosen = kinds.translate(_ONLY[kind])
+            chosen = kinds.translate(bytes(kind) + b"\1" + bytes(255 - kind))  # 1 where this kind stands, 0 for any other
             records = self._unpackers[kind](list(compress(ids, chosen)), list(compress(rows, chosen)), *facts)
             if not found:
                 found = records
@@ -156,10 +156,6 @@ class Decoder:
         for place, record in sorted(few, key=itemgetter(0)):  # nearly all are of the first kind; the others are put between them
             found.insert(place, record)
         return found
-
-
-_ONLY: Final = tuple(bytes(kind == other for other in range(256)) for kind in range(256))
-"""For bytes.translate: 1 where a kind stands, 0 for any other."""
 
 
 def filled_epochs(epochs: list[Epoch], fallback: Mapping[str, str]) -> list[Epoch]:

@@ -210,7 +210,7 @@ def test_a_window_without_anything(browser: Browser, tmp_path: Path) -> None:
         lanes=[],
         strips=[],
         phases=[],
-        log=Log(times_us=[], speaker=[], severity=[], texts=[], events=[], speakers=[]),
+        log=Log(times_us=[], speaker=[], severity=[], texts=[], events=[], effects=[], last=[], speakers=[]),
         start_us=0,
         end_us=0,
     )

@@ -190,6 +190,7 @@ FAULTS: dict[str, Callable[[], Context]] = {
     ),
     "memory error": lambda: window_of([failure(who(1), 100, "MemoryError")], [process(0), process(1)]),
     "left": lambda: window_of([death(who(1), 100, 7), lost_peer(0, 100.1)], [process(0, "killed", -15, 101.3), process(1, "exited", 7, 100)]),
+    "felt first": lambda: window_of([lost_peer(0, 100), death(who(1), 100.003, 7)], [process(0, "killed", -15, 100.2), process(1, "exited", 7, 100.003)]),
     "crash": _crash,
     "segmentation fault": lambda: window_of([death(who(1), 100, -11)], [process(0), process(1, "killed", -11, 100)]),
     "unseen": lambda: window_of([lost_peer(0, 100.1)], [process(0, "killed", -15, 101), process(1, "unknown", None, 100)]),

@@ -14,6 +14,7 @@ ZERO_MS = 1_796_008_447_412.0
 PHASES = ("data_wait", "forward", "backward", "gradient_sync_exposed", "optimizer")
 SHARES = (0.08, 0.3, 0.42, 0.1, 0.1)
 CULPRIT = 2
+LAST = 8
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/home/ada/gpt/train.py", line 88, in main\n    loss = step(batch)\n'
     '  File "/home/ada/gpt/train.py", line 61, in step\n    raise ValueError("no such token")\nValueError: no such token'
@@ -70,13 +71,16 @@ def lines(ranks: int, count: int, extra: list[tuple[int, int, int, Words]]) -> L
         for number in range(count)
     ]
     found = sorted([*found, *extra], key=lambda line: line[0])
+    events = [place for place, line in enumerate(found) if str(line[3]).startswith("raised")]
     speakers = [Speaker(words=f"rank {rank}", rank=rank, node="node-a", culprit=rank == CULPRIT, lane=rank) for rank in range(ranks)]
     return Log(
         times_us=columns([line[0] for line in found]),
         speaker=[line[1] for line in found],
         severity=[line[2] for line in found],
         texts=[line[3] for line in found],
-        events=[place for place, line in enumerate(found) if str(line[3]).startswith("raised")],
+        events=events,
+        effects=[place for place in events if found[place][1] != CULPRIT],
+        last=[place for place, line in enumerate(found) if line[1] == CULPRIT and line[0] <= 0][-LAST:],
         speakers=speakers,
     )
 
@@ -138,8 +142,19 @@ def strips(steps: int) -> list[Strip]:
     own: list[float | None] = [6e7 * (1 + random_.random() / 5) for _ in times]
     loss: list[float | None] = [4 - number / 80 for number in range(steps)]
     loss[-3:] = [None, None, None]
+    memory: list[float | None] = [8.456e8 + number * 4e3 for number in range(0, steps, 40)]
+    sampled = columns(times[::40])
     band = Band(times_us=columns(times), low=[5.8e7] * steps, middle=[6.1e7] * steps, high=[6.7e7] * steps)
     return [
         Strip(label="step time", unit="ns", who="rank 2", own=Series(times_us=columns(times), values=own), others=band),
         Strip(label="loss", unit="", who="rank 2", own=Series(times_us=columns(times), values=loss), others=None),
+        Strip(
+            label="process memory (RSS)",
+            unit="bytes",
+            who="rank 2",
+            own=Series(times_us=sampled, values=memory),
+            others=None,
+            other=Series(times_us=sampled, values=[value and value * 1.001 for value in memory]),
+            other_who="rank 0",
+        ),
     ]

@@ -80,7 +80,7 @@ def test_a_gpu_that_ran_out_is_named() -> None:
 def test_an_exit_without_a_word_is_a_process_death() -> None:
     verdict = judged([lost_peer(0, 100.1)], [process(0, "killed", -15, 101.3), process(1, "exited", 7, 100)])
     assert facts(verdict) == ("process_death", "root_cause", 1, [0])
-    assert "left with exit code 7" in verdict.summary
+    assert "exited with code 7" in verdict.summary
 
 
 @pytest.mark.parametrize(

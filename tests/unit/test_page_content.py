@@ -24,40 +24,53 @@ from tests.support.cases import FAULTS, failure, lost_peer, process, who, window
 from tests.support.contexts import CONTEXTS, HOSTILE, ONSET, S, exception, hostile, kill, many, oom, running
 
 SENTENCES = {
-    "exception": "rank 1 on a raised ValueError: bad batch 7f3a in forward of step 40; rank 0 then lost its peer (+0.1 s).",
-    "killed": "rank 1 on a was killed by SIGKILL in forward of step 40; rank 0 then lost its peer (+0.1 s).",
-    "killed for memory": "rank 1 on a was killed by SIGKILL in forward of step 40 (out of host memory); rank 0 then lost its peer (+0.1 s).",
-    "host memory": "rank 1 on a ran out of host memory in forward of step 40 (asked for 1.0 PiB); rank 0 then lost its peer (+0.2 s).",
+    "exception": "rank 1 on a raised ValueError: bad batch 7f3a in forward of step 40; rank 0 then lost its peer (+100 ms).",
+    "killed": "rank 1 on a was killed by SIGKILL in forward of step 40; rank 0 then lost its peer (+100 ms).",
+    "killed for memory": "rank 1 on a was killed by SIGKILL in forward of step 40 (out of host memory); rank 0 then lost its peer (+100 ms).",
+    "host memory": "rank 1 on a ran out of host memory in forward of step 40 (asked for 1.0 PiB); rank 0 then lost its peer (+200 ms).",
     "gpu memory": "rank 1 on a ran out of GPU memory in forward of step 40 (asked for 20.0 MiB); rank 0 still runs.",
     "memory error": "rank 1 on a ran out of host memory in forward of step 40 (MemoryError); rank 0 still runs.",
-    "left": "rank 1 on a left with exit code 7 in forward of step 40; rank 0 then lost its peer (+0.1 s).",
-    "crash": "rank 1 on a crashed in native code in forward of step 40: Fatal Python error: Segmentation fault; rank 0 then lost its peer (+0.1 s).",
+    "left": "rank 1 on a exited with code 7 in forward of step 40; rank 0 then lost its peer (+100 ms).",
+    "felt first": "rank 1 on a exited with code 7 in forward of step 40, recorded at +3 ms; rank 0 lost its peer (+0 ms), so rank 1 was gone by then.",
+    "crash": "rank 1 on a crashed in native code in forward of step 40: Fatal Python error: Segmentation fault; rank 0 then lost its peer (+100 ms).",
     "segmentation fault": "rank 1 on a died of SIGSEGV in forward of step 40; rank 0 still runs.",
-    "unseen": "rank 1 on a is gone, last seen in forward of step 40, and nobody saw how it ended; rank 0 then lost its peer (+0.1 s).",
+    "unseen": "rank 1 on a is gone, last seen in forward of step 40, and nobody saw how it ended; rank 0 then lost its peer (+100 ms).",
     "raised, not recorded": "rank 1 on a ended by an exception in forward of step 40 that is not on record; rank 0 still runs.",
     "all gone": "ranks 0, 1 on a are gone, all of them, and nobody saw how.",
     "all killed": "ranks 0, 1 on a were killed by SIGKILL, all of them together.",
     "hardware": "rank 1 on a raised RuntimeError: CUDA error: uncorrectable ECC error encountered in forward of step 40; "
-    "rank 0 failed as well: ValueError: x (-0.001 s).",
+    "rank 0 failed as well: ValueError: x (-1 ms).",
     "hardware, a line": "rank 1 on a: a GPU's hardware failed (NVRM: Xid (PCI:0000:07:00): 79, pid=1001, GPU has fallen off the bus.); "
-    "rank 0 then lost its peer (+0.2 s).",
+    "rank 0 then lost its peer (+200 ms).",
     "worker killed": "a worker process of rank 1 on a was killed by SIGKILL; rank 0 still runs.",
-    "timeout": "rank 1 on a stayed at step 39 while others had come to step 40; ranks 0, 2, 3 were killed by SIGABRT (+20.5 s).",
-    "silent": "rank 2 on a said nothing while the others failed; ranks 0, 1, 3 lost their peer (+0.0 s).",
-    "ended well": "rank 1 on a ended well at step 39 while the others went on; ranks 0, 2 lost their peer (+0.8 s).",
-    "behind": "rank 1 on a stayed at step 39 while others had come to step 40; rank 0 waited in vain in a collective (+31.5 s).",
-    "stopped earlier": "rank 1 on a made its last progress 9.0 s before any other rank; ranks 0, 2 lost their peer (+0.0 s).",
-    "not here": "rank 1 was not seen here; rank 0 lost its peer (+0.0 s).",
-    "nobody": "a peer was lost, and the rank that caused it cannot be named yet; ranks 0, 1 lost their peer (+0.0 s).",
-    "two nodes": "rank 2 on b raised KeyError: 'x' in forward of step 40; rank 0 then lost its peer (+0.020 s); ranks 1, 3 were killed by SIGTERM (+1.0 s).",
-    "many": "rank 77 on a raised ValueError: x in forward of step 40; ranks 0-76, 78-255 then lost their peer (+0.1 s).",
+    "timeout": "rank 1 on a stayed at step 39 while others had come to step 40; ranks 0, 2, 3 were killed by SIGABRT (+20.53 s).",
+    "silent": "rank 2 on a said nothing while the others failed; ranks 0, 1, 3 lost their peer (+0 ms).",
+    "ended well": "rank 1 on a ended well at step 39 while the others went on; ranks 0, 2 lost their peer (+800 ms).",
+    "behind": "rank 1 on a stayed at step 39 while others had come to step 40; rank 0 waited in vain in a collective (+31.50 s).",
+    "stopped earlier": "rank 1 on a made its last progress 9.0 s before any other rank; ranks 0, 2 lost their peer (+0 ms).",
+    "not here": "rank 1 was not seen here; rank 0 lost its peer (+0 ms).",
+    "nobody": "a peer was lost, and the rank that caused it cannot be named yet; ranks 0, 1 lost their peer (+0 ms).",
+    "two nodes": "rank 2 on b raised KeyError: 'x' in forward of step 40; rank 0 then lost its peer (+20 ms); ranks 1, 3 were killed by SIGTERM (+1.00 s).",
+    "many": "rank 77 on a raised ValueError: x in forward of step 40; ranks 0-76, 78-255 then lost their peer (+100 ms).",
 }
 """What each fault reads like, without the moment in front."""
 
 CONFIDENCE = {
     "high": {"exception", "killed for memory", "host memory", "gpu memory", "memory error", "crash", "two nodes", "many"},
     "medium": {
-        *("killed", "left", "segmentation fault", "raised, not recorded", "hardware", "hardware, a line", "worker killed", "timeout", "ended well", "behind"),
+        *(
+            "killed",
+            "left",
+            "felt first",
+            "segmentation fault",
+            "raised, not recorded",
+            "hardware",
+            "hardware, a line",
+            "worker killed",
+            "timeout",
+            "ended well",
+            "behind",
+        ),
     },
     "low": {"unseen", "all gone", "all killed", "silent", "stopped earlier", "not here", "nobody"},
 }
@@ -140,10 +153,10 @@ def test_the_facts_are_those_of_the_terminal(name: str) -> None:
 
 def test_the_facts_of_an_incident_name_what_who_since_and_the_others(pages: dict[str, Page]) -> None:
     page = pages["oom"]
-    assert fact(page, "what") == ["out of host memory (host_oom); this is the root cause"]
+    assert fact(page, "what") == ["one request for host memory was too large (host_oom); this is the root cause"]
     assert fact(page, "who")[0].startswith("rank 2 on node-a, pid 4102, in forward of step 340, at /home/ada/gpt/tiny_gpt.py:27 in attention; ended by")
     assert fact(page, "since")[0].startswith("03:14:07.412 (2026-11-30")
-    assert fact(page, "others") == ["ranks 0, 1, 3: got as far as backward of step 340, lost their peer +0.3 s"]
+    assert fact(page, "others") == ["ranks 0, 1, 3: got as far as backward of step 340, lost their peer +310 ms"]
     assert fact(page, "job")[0].startswith("gpt-demo, 4 ranks on node-a, started 03:13:43.412 (2026-11-30")
 
 
@@ -152,22 +165,26 @@ def test_the_commands_show_the_same_in_a_terminal_and_keep_their_options() -> No
     assert context.incident is not None
     page = content(context, options="--dir '/a b'", now_ns=ONSET)
     first = page.head.commands[0]
-    assert (english(first.why), first.command) == ("the same in a terminal", f"llmtrace context {context.incident.id} --dir '/a b'")
+    assert (english(first.why), first.command) == ("this view in a terminal", f"llmtrace context {context.incident.id} --dir '/a b'")
     assert any("--rank 2 --all | less" in command.command for command in page.head.commands)
-    assert english(page.head.advice[0]).startswith("Compare the size")
+    assert english(page.head.advice[0]).startswith("One request was too large by itself")
 
 
 @pytest.mark.parametrize(
     ("name", "state", "said"),
     [
         ("running", "running", "The job runs at step 640, 57 ms a step; no incident so far."),
-        ("finished", "clean", "The job finished cleanly at step 199; nothing broke."),
+        ("finished", "clean", "The job finished cleanly at 03:13:59.293 after 17.9 s: 200 steps (0-199), every exit code 0; nothing broke."),
     ],
 )
 def test_without_an_incident_the_page_is_calm(pages: dict[str, Page], name: str, state: str, said: str) -> None:
     page = pages[name]
-    assert (page.head.state, english(page.head.sentence), page.head.confidence) == (state, said, None)
-    assert (page.incident_id, page.detected_us, page.evidence, page.head.advice) == (None, None, [], [])
+    assert (page.head.state, english(page.head.sentence)) == (state, said)
+    assert (page.incident_id, page.detected_us, page.evidence) == (None, None, [])
+    assert [english(line) for line in page.head.advice] == (["Nothing to do."] if state == "clean" else [])
+    assert (page.head.confidence and english(page.head.confidence)) == (
+        "confidence high: all ranks ended, and every exit code is 0" if state == "clean" else None
+    )
     assert not page.zero_is_onset
     assert page.follow is (state == "running")
 
@@ -216,11 +233,12 @@ def test_evidence_leads_to_its_lane_and_to_its_row(pages: dict[str, Page], name:
         assert speaker.lane == item.lane
         assert speaker.rank in page.lanes[item.lane].ranks
         words = page.log.texts[item.row]
-        assert english(words).startswith(english(item.text))
+        assert english(words).startswith(english(item.text).removeprefix("effect: "))
+        assert item.effect is english(item.text).startswith("effect: ")
 
 
-def test_what_only_followed_is_no_evidence(pages: dict[str, Page]) -> None:
-    assert {english(item.who) for item in pages["oom"].evidence} == {"rank 2"}
+def test_of_what_only_followed_the_first_is_shown_and_called_an_effect(pages: dict[str, Page]) -> None:
+    assert [(english(item.who), item.effect) for item in pages["oom"].evidence] == [("rank 2", False), ("rank 2", False), ("rank 0", True)]
 
 
 def test_evidence_outside_the_window_leads_nowhere() -> None:
@@ -400,5 +418,5 @@ def test_a_running_job_has_no_ends_and_its_current_phase_goes_on_to_the_end_of_t
 def test_the_language_that_was_asked_for_is_passed_on() -> None:
     assert (paged(kill(), "zh").language, paged(kill()).language) == ("zh", "")
     assert spelled(paged(kill()).head.sentence, "zh") == (
-        "03:14:07.412，node-a 上的 rank 1 在第 340 步的前向传播中被 SIGKILL 终止；随后 rank 0, 2, 3 与对端断开连接（+0.3 s）。"
+        "03:14:07.412，node-a 上的 rank 1 在第 340 步的前向传播中被 SIGKILL 终止；随后 rank 0, 2, 3 与对端断开连接（+310 ms）。"
     )

@@ -197,7 +197,13 @@ def test_every_reason_of_diagnosis_is_recognised(reason: str) -> None:
 @pytest.mark.parametrize(
     "reason",
     [
-        "the allocator of cuda:3 had no memory left; the nodes' clocks are taken to agree within 50 ms",
+        "a request of 20.0 MiB was refused by the allocator of cuda:3; the nodes' clocks are taken to agree within 50 ms",
+        "one request of 1.0 PiB could not be met: 19.7 GiB was free",
+        "one request of 512 B could not be met: the limit is 100 B",
+        "a request of 20.0 MiB could not be met though 300.0 MiB was free: fragments, or a limit",
+        "a request of 1.0 PiB was refused by the allocator of the host",
+        "the allocator of the host refused a request",
+        "the allocator of cuda:1 refused a request",
         "said while a process ends; nothing failed by it; only symptoms were seen, no cause",
         "was killed (SIGKILL), and the kernel, the scheduler or the kubelet says that memory ran out",
         "died of SIGBUS after its run had ended well, and shared memory (/dev/shm) was used up",
@@ -224,7 +230,7 @@ def test_a_reason_that_nobody_knows_stays_as_it_is() -> None:
     assert recognised("of a later version; an exception of the program's own code") == Phrase(
         "and.semicolon", {"a": "of a later version", "b": Phrase("reason.program")}
     )
-    assert recognised("left with exit code 3, and of a later version") == "left with exit code 3, and of a later version"
+    assert recognised("exited with code 3, and of a later version") == "exited with code 3, and of a later version"
     assert recognised("") == ""
 
 

@@ -106,7 +106,7 @@ def test_words_are_spelled_without_a_script() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(phrases, "_texts", lambda _: {"t": form, "ui.fit": "Fit"})
         text = phrases.spelled(Phrase("t", args), "en")  # type: ignore[arg-type]
-    assert re.fullmatch(r"one at \d\d:\d\d:00\.000, 62 ms, 2\.0 KiB, 12,345, \+0\.3 s; Fit", text)
+    assert re.fullmatch(r"one at \d\d:\d\d:00\.000, 62 ms, 2\.0 KiB, 12,345, \+300 ms; Fit", text)
 
 
 def test_words_for_those_without_a_script_are_harmless() -> None:
@@ -252,6 +252,8 @@ def test_text_can_be_read(theme: str) -> None:
     assert contrast(colours["ink"], colours["bad-ground"]) >= 4.5
     assert contrast(colours["muted"], colours["bad-ground"]) >= 4.5
     assert contrast(colours["bad"], colours["bad-ground"]) >= 3
+    for ground in ("surface", "raised"):
+        assert contrast(colours["idle"], colours[ground]) >= 3, ("idle", ground)
 
 
 def test_the_script_hides_from_nobody_what_the_terminal_spells_out() -> None:

@@ -147,7 +147,7 @@ def test_events_are_instants_and_the_evidence_has_its_number() -> None:
     told = thread_of(found, process_of(found, "rank 2 (node-a)"), "events")
     assert [event["args"].get("evidence") for event in told] == [1, 2]
     assert [event["args"]["id"] for event in told] == context.incident.evidence[:2]
-    assert told[0]["name"].startswith("out of memory on cpu: asked for 256.0 TiB")
+    assert told[0]["name"].startswith("memory refused on cpu: asked for 256.0 TiB")
     assert told[0]["cname"] == "terrible"
 
 
@@ -196,9 +196,9 @@ def test_step_time_memory_and_what_the_user_logged_are_counters() -> None:
     counters = [event for event in found if event["ph"] == "C"]
     pid = process_of(found, f"rank {context.processes[1].identity.rank} (node-a)")
     own = {event["name"]: event for event in counters if event["pid"] == pid}
-    assert set(own) == {"step time", "data wait", "host memory", "train/loss"}
+    assert set(own) == {"step time", "data wait", "process memory (RSS)", "train/loss"}
     assert own["train/loss"]["args"] == {"value": 0.25}
-    assert own["host memory"]["args"]["bytes"] > 1 << 30
+    assert own["process memory (RSS)"]["args"]["bytes"] > 1 << 30
     assert 40 < own["step time"]["args"]["ms"] < 70
     of_node = [event for event in counters if event["pid"] == process_of(found, "node node-a")]
     assert [event["args"] for event in of_node] == [{"bytes": 1 << 34}]

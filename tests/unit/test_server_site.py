@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from llmtrace.incidents import incident_window
 from llmtrace.show.server import routes
 from llmtrace.show.server.answers import Answer, RefusedError, asked
 from llmtrace.show.server.fields import LONGEST_NS
+from llmtrace.show.server.recent import KEPT, LASTS_S, Recent
 from llmtrace.show.server.routes import Site
 from llmtrace.show.server.security import Access
 from llmtrace.sources.base import Source
@@ -189,29 +191,76 @@ def test_damage_in_the_middle_of_a_journal_is_said_too(tmp_path: Path) -> None:
             assert answer(served, target).status in (200, 404, 503)
 
 
+class Gated:
+    """A site whose journals open when the gate does; counts who is inside."""
+
+    def __init__(self, folder: Path) -> None:
+        write(folder / "all", RECORDS, PROCESSES, [incident()])
+        self._folder = folder
+        self.gate, self.inside, self.opened = threading.Event(), threading.Semaphore(0), 0
+        self.site = site(self._open)
+        self.found: list[int] = []
+
+    def _open(self) -> Source:
+        self.opened += 1
+        self.inside.release()
+        self.gate.wait(20)
+        return open_source([str(self._folder / "all")])
+
+    def ask(self, target: str) -> threading.Thread:
+        thread = threading.Thread(target=lambda: self.found.append(answer(self.site, target).status))
+        thread.start()
+        return thread
+
+
 def test_only_so_many_pages_are_made_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "PATIENCE_S", 0.05)
-    write(tmp_path / "all", RECORDS, PROCESSES, [incident()])
-    gate, inside = threading.Event(), threading.Semaphore(0)
-
-    def slow() -> Source:
-        inside.release()
-        gate.wait(20)
-        return open_source([str(tmp_path / "all")])
-
-    served, found = site(slow), list[int]()
-    threads = [threading.Thread(target=lambda: found.append(answer(served, f"/incident/{NAME}").status)) for _ in range(routes.RENDERS)]
-    for thread in threads:
-        thread.start()
-        inside.acquire(timeout=20)
-    busy = answer(served, f"/incident/{NAME}")
+    world = Gated(tmp_path)
+    threads = [world.ask(f"/incident/{NAME}?after={n}s") for n in range(routes.RENDERS)]
+    for _ in threads:
+        world.inside.acquire(timeout=20)
+    busy = answer(world.site, f"/incident/{NAME}")
     assert (busy.status, busy.headers["Retry-After"]) == (503, "5")
-    assert answer(served, "/healthz").status == 200
-    gate.set()
+    assert answer(world.site, "/healthz").status == 200
+    world.gate.set()
     for thread in threads:
         thread.join(20)
-    assert found == [200] * routes.RENDERS
-    assert answer(served, f"/incident/{NAME}").status == 200
+    assert world.found == [200] * routes.RENDERS
+    assert answer(world.site, f"/incident/{NAME}").status == 200
+
+
+def test_a_page_that_many_ask_for_at_once_is_made_once(tmp_path: Path) -> None:
+    world = Gated(tmp_path)
+    threads = [world.ask(f"/incident/{NAME}") for _ in range(12)]
+    world.inside.acquire(timeout=20)
+    world.gate.set()
+    for thread in threads:
+        thread.join(20)
+    assert (world.found, world.opened) == ([200] * 12, 1)
+    answer(world.site, f"/incident/{NAME}?lang=zh")
+    assert world.opened == 2
+
+
+def test_an_answer_is_given_again_for_seconds_only_and_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, made = [100.0], list[str]()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    recent = Recent(1)
+
+    def get(key: str) -> bytes:
+        return recent.get(key, lambda: (made.append(key), Answer(body=key.encode()))[1]).body
+
+    assert [get("a"), get("a"), get("b")] == [b"a", b"a", b"b"]
+    assert made == ["a", "b"]
+    now[0] += LASTS_S + 0.1
+    get("a")
+    assert made == ["a", "b", "a"]
+    for key in "cdef"[:KEPT]:
+        get(key)
+    get("a")
+    assert made[-1] == "a"
+    with pytest.raises(RefusedError):
+        recent.get("bad", lambda: (_ for _ in ()).throw(RefusedError(404, "no")))
+    assert get("bad") == b"bad"
 
 
 def test_hostile_lines_come_as_text(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_each_fault_answers_what_who_since_when_and_what_next(contexts: dict[str
     assert f"detected {(incident.detected_ns - ONSET) // MS} ms later" in head
     assert "3 min 20 s ago" in head
     assert "ranks 0" in head or "rank 0" in head
-    assert re.search(r"ranks? 0.*lost (its|their) peer \+0\.3", head)
+    assert re.search(r"ranks? 0.*lost (its|their) peer \+310 ms", head)
     assert "Connection closed by peer [127.0.0.1]:3000" in text
     assert f"llmtrace context {incident.id} --rank {BROKEN[name]} --all | less" in text
 
@@ -86,10 +86,10 @@ def test_a_terminal_without_unicode_gets_ascii_alone(contexts: dict[str, Context
 
 def test_sixty_four_ranks_fit_on_a_page(contexts: dict[str, Context]) -> None:
     text = seen(contexts["many"])
-    assert len(text.splitlines()) < 110
+    assert len(text.splitlines()) < 120
     lanes = text[text.index("Every rank") : text.index("Numbers")]
-    assert re.search(r"▶rank 37 +.*failed \+0\.0 s, step 180", lanes)
-    assert re.search(r"ranks 0-36, 38-63 .*failed \+0\.3 s, step 180", lanes)
+    assert re.search(r"▶rank 37 +.*failed \+0 ms, step 180", lanes)
+    assert re.search(r"ranks 0-36, 38-63 .*lost their peer \+310 ms", lanes)
     assert len(lanes.splitlines()) < 16
     assert "63 ranks ~  step 180 loss" in text
 
@@ -163,7 +163,7 @@ def test_all_shows_every_line_of_every_rank(contexts: dict[str, Context]) -> Non
 
 def test_rank_and_kinds_choose_lines_and_leave_the_lanes_alone(contexts: dict[str, Context]) -> None:
     text = seen(contexts["kill"], rank=3, kinds=frozenset({"span"}))
-    log = text[text.index("All ranks together") :]
+    log = text[text.index("All ranks together") : text.index("── Next")]
     assert set(re.findall(r" rank (\d)  ", log)) == {"3"}
     assert "llmtrace.step duration" in log or "llmtrace.step data_wait" in log
     lanes = text[text.index("Every rank") : text.index("Numbers")]
@@ -182,7 +182,7 @@ def test_a_healthy_job_is_a_snapshot_without_alarm(contexts: dict[str, Context])
     assert "watch -n 5 llmtrace context 4bf92f3577b3" in text
     assert not re.search(r"✗|Evidence|onset", text)
     assert "now" in text
-    assert "The job finished cleanly at step 199; nothing broke." in seen(contexts["finished"])
+    assert "200 steps (0-199), every exit code 0; nothing broke." in flat(seen(contexts["finished"]))
 
 
 def test_without_any_record_or_process_the_view_says_so() -> None:
@@ -207,7 +207,7 @@ def test_after_a_restart_the_culprit_is_the_process_that_was_there() -> None:
     again = msgspec.structs.replace(old, identity=msgspec.structs.replace(old.identity, span_id="b" * 16, restart=1), started_ns=ONSET + 2 * S)
     again = msgspec.structs.replace(again, ending="running", ended_ns=None, exit_code=None, last_step=0, last_ns=ONSET + 3 * S)
     text = seen(msgspec.structs.replace(context, processes=[*context.processes, again]))
-    assert re.search(r"▶rank 3 \(0\) .*failed \+0\.0 s", text)
+    assert re.search(r"▶rank 3 \(0\) .*failed \+0 ms", text)
     assert re.search(r"\n rank 3 \(1\) .*runs", text)
 
 
@@ -221,7 +221,7 @@ def test_what_was_lost_on_the_way_is_said() -> None:
 def test_two_nodes_are_told_apart() -> None:
     text = flat(seen(oom(4, 2, nodes=2), 160))
     assert "4 ranks on node-a, node-b" in text
-    assert re.search(r"failed \+0\.3 s · step 340 backward · .* · node-a", text)
+    assert re.search(r"lost its peer \+310 ms · step 340 backward · node-a · median \d+ ms/step", text)
 
 
 def test_hostile_text_is_spelled_out() -> None:

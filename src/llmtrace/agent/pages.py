@@ -182,12 +182,12 @@ class Pages:
         """Path, bytes and time of each page. Whatever else lies in the folder is not ours, but for what killed children left."""
         found: list[tuple[Path, int, int]] = []
         try:
-            for entry in os.scandir(self._directory.pages):
-                about = entry.stat(follow_symlinks=False)
-                if NAME.fullmatch(entry.name):
-                    found.append((Path(entry.path), about.st_size, about.st_mtime_ns))
-                elif PART.fullmatch(entry.name) and about.st_mtime_ns < time.time_ns() - LASTS_NS:
-                    remove(Path(entry.path))
+            for path in self._directory.pages.iterdir():
+                about = path.lstat()
+                if NAME.fullmatch(path.name):
+                    found.append((path, about.st_size, about.st_mtime_ns))
+                elif PART.fullmatch(path.name) and about.st_mtime_ns < time.time_ns() - LASTS_NS:
+                    remove(path)
         except OSError:  # there is no such folder, or a file of it is gone by now
             pass
         return found

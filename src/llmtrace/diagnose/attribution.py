@@ -222,8 +222,11 @@ class Case:
     def _story(self, cause: Evidence, symptoms: Sequence[int], absent: Absent | None = None) -> Story:
         nodes = {process.identity.node for process in self.ranks if process.identity.node}
         process = next((p for p in self.ranks if p.identity.span_id == cause.span_id), None)
-        others = [e for e in self.breaks if e.rank in symptoms and (absent is not None or e.rank != cause.rank)]
-        return Story(cause=cause, process=process, absent=absent, others=others, many_nodes=len(nodes) > 1)
+        others = [self._in_one_clock(e) for e in self.breaks if e.rank in symptoms and (absent is not None or e.rank != cause.rank)]
+        return Story(cause=self._in_one_clock(cause), process=process, absent=absent, others=others, many_nodes=len(nodes) > 1)
+
+    def _in_one_clock(self, e: Evidence) -> Evidence:
+        return msgspec.structs.replace(e, time_ns=self._when(e))
 
 
 def _joined(*notes: str) -> str:

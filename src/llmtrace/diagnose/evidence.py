@@ -17,8 +17,6 @@ from ..names import (
     LOG,
     OOM,
     OOM_DEVICE,
-    OOM_FREE,
-    OOM_SIZE,
     PROCESS,
     PROCESS_ACTION,
     PROCESS_ENDING,
@@ -29,6 +27,7 @@ from ..names import (
 from ..record import FATAL, WARN, Identity, Process, Record
 from .catalogue import Classification, classify
 from .exceptions import chain_of, is_stop, judge
+from .shortage import HOST, reason, sizes, too_large
 
 Sort = Literal["failure", "oom", "death", "stop", "line"]
 """`failure` an exception that ends a process (or may), `oom` an allocator's word, `death` an end seen from outside, `stop` an end
@@ -55,6 +54,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     `says` is the text itself, for people. `breaks`: it ends training, it is not only talk. `ran_ns`: how long a timed-out
     operation had been waiting. `unseen`: nobody saw it, so it came at `time_ns` or any time later. `others` are further records that say the same.
+    `too_large`: memory was refused to one request that no state of it could have met.
     """
 
     sort: Sort
@@ -70,6 +70,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = ""
     code: int | None = None
     device: str = ""
+    too_large: bool = False
     breaks: bool = True
     ran_ns: int = 0
     unseen: bool = False
@@ -167,34 +168,21 @@ def _asks(status: str) -> bool:
 def _shortage(record: Record) -> Evidence:
     """The allocator's word. It ends a process only where an exception goes with it (FATAL): programs catch the others and go on."""
     device = str(record.attributes.get(OOM_DEVICE, "cpu"))
-    on_host = device in ("cpu", "cgroup")
+    on_host = device in HOST
     return Evidence(
         sort="oom",
         time_ns=record.time_ns,
         identity=record.identity,
         category="host_oom" if on_host else "gpu_oom",
         role="root_cause",
-        reason=f"the allocator of {'the host' if on_host else device} had no memory left",
-        says=_sizes(record) or record.body or "",
+        reason=reason(record),
+        says=sizes(record) or record.body or "",
         record_id=record.id,
         step=record.step,
         device=device,
+        too_large=too_large(record),
         breaks=record.severity >= FATAL and record.identity.role != "worker",
     )
-
-
-def _sizes(record: Record) -> str:
-    """`1.0 PiB asked for, 11.2 GiB free`, as far as it is told."""
-    told = [
-        f"{format_bytes(value)} {word}" for name, word in ((OOM_SIZE, "asked for"), (OOM_FREE, "free")) if isinstance(value := record.attributes.get(name), int)
-    ]
-    return ", ".join(told) if OOM_SIZE in record.attributes else ""
-
-
-def format_bytes(count: int) -> str:
-    """In the largest binary unit that leaves at least one."""
-    power = min(max(count.bit_length() - 1, 0) // 10, 6)
-    return f"{count / (1 << 10 * power):.1f} {('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[power]}" if power else f"{count} B"
 
 
 def _line(record: Record) -> Evidence | None:
@@ -313,15 +301,15 @@ def _end(process: Process, code: int | None) -> tuple[Classification, str]:
             return Classification("host_shm", "ambiguous", "SIGBUS: a mapped file, or shared memory, that is not there"), f"died of {name}"
         if code == SIGKILL:
             return Classification(
-                "process_death", "ambiguous", "killed from outside, and nobody has said by whom: the kernel (memory), the scheduler, or a person"
+                "process_death", "ambiguous", "who sent SIGKILL is on no record: the kernel (memory), the scheduler, a person, or the process itself"
             ), f"was killed ({name})"
         return Classification("process_death", "ambiguous", f"{name}: the process crashed or aborted in native code"), f"died of {name}"
     if process.ending == "raised":
         return Classification("program_error", "root_cause", "the process ended by an exception whose record did not arrive"), "ended by an exception"
     if code is not None:
         return Classification(
-            "process_death", "root_cause", "the process left with an error code, and raised no exception"
-        ), f"left with exit code {code}, without an exception"
+            "process_death", "root_cause", "the process exited with an error code, and raised no exception"
+        ), f"exited with code {code}, without an exception"
     return Classification("process_death", "ambiguous", "the process is gone without a word, and nobody saw how"), "is gone, nobody saw how"
 
 

@@ -63,7 +63,7 @@ def _what(e: Evidence) -> tuple[str, str]:
         return f"crashed ({signal_name(e.code)})", said
     if e.category in ("host_oom", "gpu_oom") and e.role == "root_cause" and e.sort in ("oom", "failure"):
         memory = "host memory" if e.category == "host_oom" else f"GPU memory on {e.device}" if e.device else "GPU memory"
-        return f"ran out of {memory}", said
+        return f"{'asked for too much' if e.too_large else 'ran out of'} {memory}", said
     if e.sort == "failure":
         return (SYMPTOMS.get(e.category, "failed") if e.role == "symptom" else "failed"), said
     if e.sort == "line":
@@ -89,11 +89,17 @@ def _rest(story: Story) -> list[str]:
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for rank, e in first.items():
         groups[_fate(e)].append(rank)
-    return [f"{name_ranks(ranks)} {_told(fate, later=story.absent is None, many=len(ranks) > 1)}" for fate, ranks in groups.items()]
+    return [f"{name_ranks(ranks)} {_told(fate, story, [first[rank] for rank in ranks])}" for fate, ranks in groups.items()]
 
 
-def _told(fate: str, *, later: bool, many: bool) -> str:
-    if later:
+def _told(fate: str, story: Story, group: Sequence[Evidence]) -> str:
+    """`then` only of what came later; where an end is on record only after it was felt, by how much."""
+    many, cause = len(group) > 1, story.cause
+    late_ns = cause.time_ns - min(e.time_ns for e in group)
+    if late_ns >= 0 and story.absent is None and cause.sort in ("death", "stop") and group[0].role == "symptom" and group[0].sort == "failure":
+        when = f"{late_ns / 1e6:.0f} ms before" if late_ns >= 1_000_000 else "as"
+        return f"{_plural(fate) if many else fate} {when} that end was recorded"
+    if late_ns < 0 and story.absent is None:
         fate = fate.replace("was ", "was then ", 1) if fate.startswith("was ") else f"then {fate}"
     return _plural(fate) if many else fate
 

@@ -17,10 +17,10 @@ from ..directory import existing
 from ..names import FAILURE_LINE
 from .clean import one_line
 from .columns import GAP, hung_text
-from .hints import hint, manner
+from .hints import manner, next_words
 from .page.model import Phrase
 from .phrases import english, say
-from .story import Standing, Story
+from .story import Standing, Story, who
 from .strips import step_time_ns
 from .times import SECOND_NS
 from .view import View
@@ -40,7 +40,7 @@ def reading_options(dirs: Sequence[str], config: Config) -> str:
 def advice(story: Story, view: View) -> Iterator[Text]:
     """First what this fault asks for, then the commands."""
     width = view.width if view.wrap else None
-    if story.incident is not None and (text := hint(story.incident, story.culprit)):
+    if text := next_words(story):
         yield hung_text(Text(english(text)), width, 0)
     found = [(shell, english(why)) for shell, why in commands(story, view.options)]
     indent = max(cell_len(why) for _, why in found) + len(GAP)
@@ -71,7 +71,7 @@ def commands(story: Story, options: str) -> Iterator[tuple[str, Phrase]]:
     incident, base = story.incident, command(story, options)
     if story.culprit is not None:
         yield from _of_culprit(story, story.culprit)
-        yield f"{base} --rank {story.culprit.rank} --all | less", say("why.culprit")
+        yield f"{base} --rank {story.culprit.rank} --all | less", say("why.culprit", who=who([story.culprit.rank]))
     if incident is not None and (step := step_time_ns(story.standings)):
         seconds = max(1, round(20 * step / SECOND_NS))
         if seconds < 15:

@@ -19,8 +19,8 @@ _WORD: Final = re.compile(
 )
 """A word or a number, as in prose: letters with hyphens, digits with points; no dot within letters (a file, a host), no sign that means anything."""
 
-_REFERENCE: Final = re.compile(r"\W*(?:[A-Z]+-\d+|[0-9a-f]{7,64})\W*", re.ASCII)
-"""An issue (`GH-12`) or a commit, as those who show Markdown recognise them."""
+_REFERENCE: Final = re.compile(r"\W*(?:[A-Z]+-\d+|[0-9a-f]{7,64}|www\.)\W*", re.ASCII)
+"""An issue (`GH-12`), a commit or the beginning of a host, as those who show Markdown recognise them."""
 
 _AROUND: Final = re.compile(r"""([("']{0,2})(.*?)([)"']{0,2}[.,;:?)]{0,2})""")
 _BACKTICKS: Final = re.compile(r"`+")

@@ -9,6 +9,7 @@ from typing import Final
 from rich.console import RenderableType
 from rich.text import Text
 
+from ..diagnose.shortage import amount
 from ..names import (
     EXCEPTION_STACKTRACE,
     FAILURE,
@@ -31,9 +32,11 @@ from ..names import (
 from ..record import ERROR, WARN, Record, Value
 from .clean import clean, cut, one_line
 from .columns import hanging, hung_text
+from .order import effect
 from .page.model import Words
 from .paths import place
 from .phrases import english, joined, say
+from .selection import last_words
 from .story import Story, briefly, said, signal_name
 from .times import clock, length, offset, size
 from .view import View
@@ -62,10 +65,11 @@ def evidence(story: Story, view: View) -> Iterator[RenderableType]:
     incident = story.incident
     if incident is None:
         return
-    found, shown = found_evidence(story), sorted(deciding(story), key=lambda record: record.time_ns)
-    rows = [(clock(record.time_ns), english(rank_of(record)), cut(english(describe(record, view)), 600)) for record in shown]
+    found, shown = found_evidence(story), witnesses(story)
+    rows = [(clock(record.time_ns), english(rank_of(record)), cut(english(witnessed(record, is_effect, view)), 600)) for record, is_effect in shown]
     yield from hanging([(Text(time, "dim"), Text(who, "bold"), Text(text)) for time, who, text in rows], view)
-    rest, outside = len(found) - len(shown), len(incident.evidence) - len(found)
+    told = {record.id for record, _ in shown}
+    rest, outside = sum(record.id not in told for record in found), len(incident.evidence) - len(found)
     parts = [f"{rest} more followed, in the log below" if rest else "", f"{outside} more outside this window" if outside else ""]
     if text := "; ".join(part for part in parts if part):
         yield Text(text, "dim")
@@ -84,6 +88,21 @@ def deciding(story: Story) -> Sequence[Record]:
     guilty, symptoms = story.culprit.process.identity.span_id, story.incident.symptoms
     own = [record for record in found if record.identity.span_id == guilty or record.identity.role != "rank" or record.identity.rank not in symptoms]
     return own[:EVIDENCE] or found[:WITNESSES]
+
+
+def witnesses(story: Story) -> list[tuple[Record, bool]]:
+    """What decides, and the first record of what it did to another rank (True), in order of time: an end may be on record only after it was felt."""
+    found = [(record, False) for record in deciding(story)]
+    after = effect(story) if found else None
+    if after is not None and after.id not in {record.id for record, _ in found}:
+        found.append((after, True))
+    return sorted(found, key=lambda item: item[0].time_ns)
+
+
+def witnessed(record: Record, is_effect: bool, view: View) -> Words:
+    """A row of the evidence; an effect is called one."""
+    words = describe(record, view)
+    return say("event.effect", what=words) if is_effect else words
 
 
 def rank_of(record: Record) -> Words:
@@ -117,16 +136,10 @@ def _place(record: Record, view: View) -> Iterator[Words]:
 
 
 def _out_of_memory(record: Record, view: View) -> Words:
-    device, asked = one_line(str(record.attributes.get(OOM_DEVICE, "cpu"))), size_of(record, OOM_SIZE)
+    device, asked = one_line(str(record.attributes.get(OOM_DEVICE, "cpu"))), amount(record, OOM_SIZE)
     what = say("event.oom", device=device) if asked is None else say("event.oom_asked", device=device, size=asked)
-    sizes = [say(key, size=found) for name, key in _SIZES if (found := size_of(record, name)) is not None]
+    sizes = [say(key, size=found) for name, key in _SIZES if (found := amount(record, name)) is not None]
     return joined([what, *sizes, *_place(record, view)])
-
-
-def size_of(record: Record, name: str) -> int | float | None:
-    """An amount of memory in bytes; None where the record has none."""
-    value = record.attributes.get(name)
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _process(record: Record) -> Words:
@@ -174,15 +187,15 @@ def _value(name: str, value: object) -> str:
 
 
 def last_lines(story: Story, view: View) -> Iterator[RenderableType]:
-    """What the culprit logged last, and the exception that ended it."""
+    """What the culprit logged last, how it ended, and the exception that ended it."""
     culprit = story.spokesman
     if culprit is None:
         return
     span = culprit.process.identity.span_id
-    lines = [record for record in story.context.records if record.kind == "log" and record.identity.span_id == span]
-    if len(lines) > LINES:
-        yield Text(f"{len(lines) - LINES:,} earlier lines of this rank", "dim")
-    yield from hanging([entry(record, story, view) for record in lines[-LINES:]], view)
+    lines = sum(record.kind == "log" and record.identity.span_id == span for record in story.context.records)
+    if lines > LINES:
+        yield Text(f"{lines - LINES:,} earlier lines of this rank", "dim")
+    yield from hanging([entry(record, story, view) for record in last_words(story, culprit, LINES)], view)
     if not lines:
         yield Text("It logged nothing in this window.", "dim")
     trace = next((r for r in (culprit.failure, culprit.oom) if r is not None and r.attributes.get(EXCEPTION_STACKTRACE)), None)
@@ -191,13 +204,13 @@ def last_lines(story: Story, view: View) -> Iterator[RenderableType]:
         yield from traceback(str(trace.attributes[EXCEPTION_STACKTRACE]), view)
 
 
-def entry(record: Record, story: Story, view: View, who: str = "") -> Sequence[Text]:
-    """One entry of a log as cells: seconds from the onset, who, text."""
+def entry(record: Record, story: Story, view: View, who: str = "", followed: bool = False) -> Sequence[Text]:
+    """One entry of a log as cells: seconds from the onset, who, text; what only followed stands out less."""
     body = clean(record.body) if record.body is not None and record.kind == "log" else english(describe(record, view))
     body = body if view.whole else cut(body, BODY)
     style = "red" if record.severity >= ERROR else "yellow" if record.severity >= WARN else ""
     time = Text(f"{offset(record.time_ns - story.zero_ns):>9}", "dim")
-    text = Text(body, f"bold {style}" if record.kind == "event" and style else style)
+    text = Text(body, f"bold {style}" if record.kind == "event" and style and not followed else "" if followed and record.kind == "event" else style)
     return (time, Text(who, "bold"), text) if who else (time, text)
 
 

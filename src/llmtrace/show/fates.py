@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
@@ -13,7 +14,7 @@ from ..diagnose import classify
 from ..diagnose.summary import SYMPTOMS
 from ..names import FAILURE
 from ..record import Record
-from .page.model import Words
+from .page.model import Phrase, Words
 from .page.texts.verdict import HEAD
 from .phrases import english, joined, rewritten, say
 from .story import LATER_NS, Standing, Story, briefly, ending, said, signal_name, where, who
@@ -22,6 +23,8 @@ from .times import after
 
 GROUPS: Final = 6
 APART_NS: Final = 500_000_000
+CLEANED_NS: Final = 10_000_000_000
+"""So soon after a rank's end a launcher has sent the others SIGTERM (torchrun looks every 100 ms, srun at once)."""
 _ADDRESS: Final = re.compile(r" ?\[?\b[0-9a-fA-F]*[.:][0-9a-fA-F.:]*\]?:\d{2,5}\b")
 """An address with its port: other for each rank where the fate is one."""
 
@@ -104,7 +107,8 @@ def calm(standing: Standing, story: Story) -> Words:
     """How it is with a rank that did not fail."""
     step, place = standing.last_step, where(standing)
     if standing.process.ending == "clean":
-        return ending(standing.process) if step is None else say("fate.clean_after", ending=ending(standing.process), step=step)
+        ended = ending(standing.process) if step is None else say("fate.clean_after", ending=ending(standing.process), step=step)
+        return joined([ended, say("fate.code", code=0)]) if standing.process.exit_code == 0 else ended
     return say("fate.running_in", ending=say("ending.running"), place=place) if place and story.incident else say("ending.running")
 
 
@@ -114,8 +118,31 @@ def _fate(group: Sequence[Standing], story: Story) -> Words:
         return _silence(calm(first, story), group, story)
     parts: list[Words] = [say("fate.reached", place=place)] if (place := where(first)) else []
     for together in zip(*(happenings(standing) for standing in group), strict=True):
-        parts.append(when(shared(together), [happening.time_ns - story.zero_ns for happening in together], story))
+        what = shared(together)
+        if isinstance(what, Phrase) and what.key == "ending.signal" and all(cleaned_up(standing, story) for standing in group):
+            what = Phrase("ending.cleaned", what.args)
+        told = when(what, [happening.time_ns - story.zero_ns for happening in together], story)
+        waited = story.culprit is not None and together[0].symptom and all(_waited(happening, story.culprit) for happening in together)
+        parts.append(say("fate.waited", what=told, who=who([story.culprit.rank])) if waited and story.culprit else told)
     return joined(parts)
+
+
+def cleaned_up(standing: Standing, story: Story) -> bool:
+    """Whether a SIGTERM can only be its launcher's clean-up: the culprit, on the same node, had ended of its own fault a moment before."""
+    culprit, process = story.culprit, standing.process
+    if culprit is None or process.exit_code != -signal.SIGTERM or culprit.process.ended_ns is None or process.ended_ns is None:
+        return False
+    of_its_own = culprit.process.exit_code not in (None, 0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+    together = process.identity.node == culprit.process.identity.node and process.identity.parent_span_id == culprit.process.identity.parent_span_id
+    return of_its_own and together and 0 <= process.ended_ns - culprit.process.ended_ns <= CLEANED_NS
+
+
+def _waited(happening: Happening, culprit: Standing) -> bool:
+    """Whether a rank felt the culprit's failure only when its process was gone, long after."""
+    gone_ns, failed_ns = culprit.process.ended_ns, culprit.trouble_ns
+    if gone_ns is None or failed_ns is None or gone_ns - failed_ns < APART_NS:
+        return False
+    return abs(happening.time_ns - gone_ns) <= LATER_NS
 
 
 def shared(together: Sequence[Happening]) -> Words:
@@ -135,7 +162,7 @@ def when(what: Words, times_ns: Sequence[int], story: Story) -> Words:
     first, last = min(times_ns), max(times_ns)
     if last - first <= LATER_NS or after(first) == after(last):
         return say("fate.at", what=what, at=first)
-    return say("fate.from_to", what=what, first=after(first).removesuffix(" s"), last=last)
+    return say("fate.from_to", what=what, first=first, last=last)
 
 
 def _silence(fate: Words, group: Sequence[Standing], story: Story) -> Words:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..names import EXCEPTION_TYPE
+from .fates import happenings, shared
 from .page.model import Words
 from .phrases import say
 from .story import Standing, Story, rank_list, signal_name
@@ -31,7 +32,8 @@ def likeness(standing: Standing) -> tuple[object, ...]:
     """What ranks that share a lane have in common."""
     process = standing.process
     failure = standing.trouble.attributes.get(EXCEPTION_TYPE) if standing.trouble else None
-    return standing.culprit, standing.bad, process.ending, process.exit_code, failure, standing.last_step, process.phase, bool(standing.steps)
+    alone = process.identity.span_id if standing.outlier else ""
+    return standing.culprit, standing.bad, process.ending, process.exit_code, failure, alone, standing.last_step, process.phase, bool(standing.steps)
 
 
 def label(group: Sequence[Standing], story: Story) -> Words:
@@ -51,7 +53,9 @@ def ended(group: Sequence[Standing], story: Story) -> Words:
     if not bad:
         return say(STATES.get(group[0].process.ending, "note.unknown"))
     at = min(standing.trouble_ns or 0 for standing in bad) - story.zero_ns
-    code = bad[0].process.exit_code
+    code, first = bad[0].process.exit_code, happenings(bad[0])[0]
+    if first.symptom and not bad[0].culprit:
+        return say("note.symptom", what=shared([happenings(standing)[0] for standing in bad]), at=at)
     if bad[0].trouble is not None or not code:
         return say("note.failed", at=at)
     return say("note.signal", signal=signal_name(-code), at=at) if code < 0 else say("note.exit", code=code, at=at)
@@ -68,6 +72,14 @@ def pace(group: Sequence[Standing]) -> Words:
     """How long a step takes; "" where none is known."""
     speed = step_time_ns(group)
     return say("note.speed", time=speed) if speed else ""
+
+
+def unusual(standing: Standing) -> Words:
+    """`own work 91 ms, others 72 ms`: how it differs from the others in its steps; "" where it does not."""
+    outlier = standing.outlier
+    if outlier is None:
+        return ""
+    return say("note.data" if outlier.waits else "note.work", own=outlier.own_ns, usual=outlier.usual_ns)
 
 
 def resident(group: Sequence[Standing], story: Story) -> Words:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import signal
 from typing import Final, Literal
 
+from ..diagnose.shortage import grown, too_large
 from ..names import FAILURE_SEEN_BY
 from ..record import Incident
+from .outcome import codes_seen, is_clean
 from .page.model import Words
 from .phrases import say
-from .story import Standing, signal_name
+from .story import Standing, Story, signal_name
 
 Manner = Literal["raised", "crashed", "killed", "asked", "left", "clean", "unseen", "running", ""]
 """How it ended: an exception, a fault in native code, a signal that nobody can catch, one that asks, an exit code of its own, well, unknown, not at all."""
 
 CRASHES: Final = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS})
 ASKS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT})
+
+MEMORY: Final = frozenset({"gpu_oom", "host_oom"})
 
 HINTS: Final[dict[tuple[str, Manner], str]] = {
     ("gpu_oom", ""): "hint.gpu_oom",
@@ -77,8 +81,24 @@ def hint(incident: Incident, culprit: Standing | None) -> Words:
     how = manner(culprit)
     if how == "raised" and culprit is not None and culprit.trouble is None:  # its exception did not arrive: no line is named
         how = ""
+    if incident.category in MEMORY and how == "raised" and (refused := _of_request(culprit)):
+        return refused
     key = HINTS.get((incident.category, how)) or HINTS.get((incident.category, ""))
     if key is None:
         return ""
     code = culprit.process.exit_code if culprit is not None else None
     return say(key, code=str(code), signal=say("hint.signal", signal=signal_name(-code)) if code is not None and code < 0 else "")
+
+
+def next_words(story: Story) -> Words:
+    """What to do about an incident; after a clean end that nothing is to be done; "" else."""
+    if story.incident is not None:
+        return hint(story.incident, story.culprit)
+    return say("hint.nothing") if is_clean(story) and codes_seen(story) else ""
+
+
+def _of_request(culprit: Standing | None) -> Words:
+    """One request that nothing could have met, or memory that had filled up before: they are looked for in other places; "" where the numbers do not tell."""
+    if culprit is None or culprit.oom is None:
+        return ""
+    return say("hint.too_large") if too_large(culprit.oom) else say("hint.grown") if grown(culprit.oom) else ""

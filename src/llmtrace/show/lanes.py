@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from .clean import one_line
-from .folds import FOLD_ABOVE, alike, ended, label, pace, reached, resident
+from .folds import FOLD_ABOVE, alike, ended, label, pace, reached, resident, unusual
 from .phrases import english, say
 from .story import Standing, Story, rank_list
 from .strips import LETTERS, Cell, Scale, letter, nice_ns, step_time_ns, strip
@@ -49,7 +49,7 @@ def lanes(story: Story, view: View) -> Iterator[RenderableType]:
         return
     label_width = max(len(lane.label) for lane in found) + 2
     notes = [_note(lane, story, view) for lane in found]
-    note_width = min(max(map(cell_len, notes)), view.width // 3 if view.width < WIDE else view.width * 9 // 20)
+    note_width = min(max(map(cell_len, notes)), view.width * 2 // 5 if view.width < WIDE else view.width * 9 // 20)
     notes = [set_cell_size(note, note_width) for note in notes]
     cells = max(20, view.width - label_width - note_width - 1)
     scale = Scale(*_stretch(story), cells)
@@ -164,10 +164,12 @@ def _note(lane: Lane, story: Story, view: View) -> str:
     """Right of a lane: how far, how fast, how it ended."""
     end, step = english(ended(lane.standings, story)), reached(lane.standings[0], with_phase=view.width >= WIDE)
     if view.width < WIDE:
-        return f"{end}, {english(step)}" if step else end
+        both = f"{end}, {english(step)}" if step else end
+        return both if cell_len(both) <= view.width * 2 // 5 else end
     nodes = {standing.process.identity.node for standing in lane.standings}
     node = one_line(min(nodes)) if len(nodes) == 1 and story.nodes > 1 else ""
-    parts = [end, *(english(words) for words in (step, pace(lane.standings), resident(lane.standings, story))), node]
+    different = unusual(lane.standings[0]) if len(lane.standings) == 1 else ""
+    parts = [end, english(different), english(step), node, english(pace(lane.standings)), english(resident(lane.standings, story))]
     return f" {view.glyphs.dot} ".join(part for part in parts if part)
 
 

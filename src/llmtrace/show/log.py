@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..names import FAILURE, INCIDENT, PROCESS, PROCESS_ACTION, PROCESS_ENDING
 from ..record import Record
 from .columns import hanging
 from .evidence import entry, rank_of
+from .order import followers
 from .phrases import english
+from .selection import wanted
 from .story import Story, rank_list
 from .times import clock
 from .view import View
@@ -23,8 +24,6 @@ BEFORE: Final = 12
 AFTER: Final = 12
 WHO: Final = 16
 ALIKE_NS: Final = 1_000_000_000
-SAID_NS: Final = 1_000_000_000
-"""A process that says that an exception ends it, so soon after that exception, says it twice."""
 ALIKE_FROM: Final = 8
 """From this many ranks on, lines that differ only in numbers are one entry."""
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -62,28 +61,8 @@ def log(story: Story, view: View) -> Iterator[RenderableType]:
 
 
 def _hung(entries: Sequence[Entry], story: Story, view: View) -> Iterator[RenderableType]:
-    yield from hanging([entry(found.record, story, view, _who(found)) for found in entries], view)
-
-
-def wanted(records: Iterable[Record], kinds: Collection[str] | None = None, rank: int | None = None, whole: bool = False) -> list[Record]:
-    """Lines and events, or the kinds and the rank that were asked for. The incident itself stands in the head."""
-    asked = kinds or ("log", "event")
-    chosen = [record for record in records if record.kind in asked and record.name != INCIDENT and rank in (None, record.identity.rank)]
-    return chosen if whole else _without_echoes(chosen)
-
-
-def _without_echoes(records: Sequence[Record]) -> list[Record]:
-    """Less the `finished` of a process right after the exception that ended it."""
-    raised_ns: dict[str, int] = {}
-    kept: list[Record] = []
-    for record in records:
-        if record.name == FAILURE:
-            raised_ns[record.identity.span_id] = record.time_ns
-        facts = record.attributes
-        ends = record.name == PROCESS and facts.get(PROCESS_ACTION) == "finished" and facts.get(PROCESS_ENDING) == "raised"
-        if not ends or record.time_ns - raised_ns.get(record.identity.span_id, 0) > SAID_NS:
-            kept.append(record)
-    return kept
+    less = followers(story)
+    yield from hanging([entry(found.record, story, view, _who(found), followed=found.record.identity.span_id in less) for found in entries], view)
 
 
 def _alike(records: Sequence[Record], story: Story) -> list[Entry]:

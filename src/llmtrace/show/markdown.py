@@ -16,10 +16,10 @@ from .advice import commands
 from .clean import clean, cut, one_line
 from .columns import hanging
 from .commonmark import Block, Section, cell, inline
-from .evidence import deciding, describe, entry, found_evidence, rank_of, traceback
+from .evidence import entry, found_evidence, rank_of, traceback, witnessed, witnesses
 from .facts import facts
 from .folds import label
-from .hints import hint
+from .hints import next_words
 from .lanes import lanes
 from .log import log
 from .measurements import HOST_FREE, MEASUREMENTS, Points, measured, partial, unit_of, words_of, worth
@@ -29,6 +29,7 @@ from .page.model import Unit
 from .page.sentence import sentence
 from .phrases import english
 from .redacted import redact_context
+from .selection import last_words
 from .story import Standing, Story, tell
 from .times import clock, date, day_and_clock, length, offset, size
 from .view import View
@@ -101,13 +102,14 @@ def _facts(story: Story, view: View) -> list[str]:
 
 def _evidence(story: Story, view: View) -> list[Block]:
     """The records that decide, in order of time; how many more there are."""
-    shown = sorted(deciding(story), key=lambda record: record.time_ns)
+    shown = witnesses(story)
     lines = [
         f"{place}. {clock(record.time_ns)} ({offset(record.time_ns - story.zero_ns)} s), **{inline(english(rank_of(record)))}**: "
-        f"{inline(_short(english(describe(record, view))))}"
-        for place, record in enumerate(shown, 1)
+        f"{inline(_short(english(witnessed(record, is_effect, view))))}"
+        for place, (record, is_effect) in enumerate(shown, 1)
     ]
-    rest = len(found_evidence(story)) - len(shown)
+    told = {record.id for record, _ in shown}
+    rest = sum(record.id not in told for record in found_evidence(story))
     return [Block(lines), *([Block([f"{rest:,} more records followed from these."])] if rest > 0 else [])] if lines else []
 
 
@@ -147,9 +149,9 @@ def _amount(value: float, unit: Unit) -> str:
 
 def _last_lines(speaker: Standing, story: Story, view: View) -> list[str]:
     span = speaker.process.identity.span_id
-    said = [record for record in story.context.records if record.kind == "log" and record.identity.span_id == span]
-    more = [f"{len(said) - LAST:,} earlier lines of this rank"] if len(said) > LAST else []
-    return more + _plain(hanging([entry(record, story, view) for record in said[-LAST:]], view)) if said else ["It logged nothing in this window."]
+    said = sum(record.kind == "log" and record.identity.span_id == span for record in story.context.records)
+    more = [f"{said - LAST:,} earlier lines of this rank"] if said > LAST else [] if said else ["It logged nothing in this window."]
+    return more + _plain(hanging([entry(record, story, view) for record in last_words(story, speaker, LAST)], view))
 
 
 def _traceback(speaker: Standing, view: View) -> list[str]:
@@ -171,7 +173,7 @@ def _others(speaker: Standing | None, story: Story, view: View) -> Section:
 
 
 def _next(story: Story, view: View) -> list[Block]:
-    advice = english(hint(story.incident, story.culprit)) if story.incident is not None else ""
+    advice = english(next_words(story))
     shell = [line for command, why in commands(story, view.options) for line in (f"# {english(why)}", clean(command).replace("\n", " "))]
     return [*([Block([inline(advice)])] if advice else []), Block(shell, info="sh")]
 

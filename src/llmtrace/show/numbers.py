@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from .columns import hanging
+from .folds import label
 from .measurements import HOST_FREE, MEASUREMENTS, NODE, measured, number, partial, unit_of, words_of, worth
 from .phrases import english, say
 from .story import Standing, Story
@@ -132,4 +133,6 @@ def _comparison(speaker: Standing, story: Story) -> Sequence[Text] | None:
     others = [step.duration_ns for standing in story.standings if standing is not speaker for step in standing.steps if step.duration_ns]
     if not own or not others or abs(median(own) - median(others)) < 0.1 * median(others):
         return None
-    return Text("other ranks' steps"), Text(""), Text(f"median {length(int(median(others)))}")
+    beside = [standing for standing in story.standings if standing is not speaker and standing.steps]
+    name = f"{english(label(beside, story))}'s steps" if len(beside) == 1 else "other ranks' steps"
+    return Text(name), Text(""), Text(f"median {length(int(median(others)))}")

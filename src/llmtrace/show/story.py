@@ -14,6 +14,7 @@ from ..names import EXCEPTION_MESSAGE, EXCEPTION_TYPE, FAILURE, FAILURE_PHASE, M
 from ..record import Incident, Process, Record, Window
 from ..sources.context import Context
 from .clean import one_line
+from .outliers import Outlier, outliers
 from .page.model import Phrase, Words
 from .phrases import say, shortened
 from .words import phase_words
@@ -41,6 +42,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     oom: Record | None
     steps: Sequence[Record]
     culprit: bool = False
+    outlier: Outlier | None = None
 
     @property
     def rank(self) -> int | None:
@@ -125,7 +127,7 @@ def tell(context: Context) -> Story:
         if record.name == MEMORY and isinstance(size := record.attributes.get(RESIDENT), (int, float)):
             resident[record.identity.span_id] = record.time_ns, float(size)
     guilty = _culprit(incident, ranks)
-    standings = [_standing(process, by_span.get(process.identity.span_id, ()), process is guilty) for process in sorted(ranks, key=_order)]
+    standings = _compared([_standing(process, by_span.get(process.identity.span_id, ()), process is guilty) for process in sorted(ranks, key=_order)])
     culprit = next((standing for standing in standings if standing.culprit), None)
     return Story(
         context=context,
@@ -140,6 +142,12 @@ def tell(context: Context) -> Story:
         resident=resident,
         again=frozenset(rank for rank, count in Counter(process.identity.rank for process in ranks).items() if count > 1),
     )
+
+
+def _compared(standings: list[Standing]) -> list[Standing]:
+    """The same, with those marked who differ from the others in their steps."""
+    found = outliers({standing.process.identity.span_id: standing.steps for standing in standings})
+    return [msgspec.structs.replace(s, outlier=found[span]) if (span := s.process.identity.span_id) in found else s for s in standings]
 
 
 def _in_window(process: Process, context: Context) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 SECOND_NS = 10**9
+MS_NS = 10**6
 
 
 def moment(time_ns: int) -> datetime:
@@ -50,9 +51,9 @@ def offset(ns: int) -> str:
 
 
 def after(ns: int) -> str:
-    """When something followed the onset: `+1.2 s`, and `+0.006 s` where a tenth of a second says nothing."""
-    seconds = ns / SECOND_NS
-    return "+0.0 s" if abs(seconds) < 0.0005 else f"{seconds:+.3f} s" if abs(seconds) < 0.0995 else f"{seconds:+.1f} s"
+    """When something came, from the onset: `+6 ms`, `-147 ms` below a second, `+2.85 s` from there on."""
+    ms = round(ns / MS_NS)
+    return "+0 ms" if not ms else f"{ms:+d} ms" if abs(ms) < 1000 else f"{ns / SECOND_NS:+.2f} s"
 
 
 def ago(time_ns: int, now_ns: int) -> str:

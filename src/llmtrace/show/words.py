@@ -18,9 +18,7 @@ def category_words(category: str) -> Words:
     return say(f"category.{category}") if category in CATEGORIES else _plain(category)
 
 
-def role_words(role: str, category: str = "") -> Words:
-    if (role, category) == ("root_cause", "process_death"):
-        return say("role.first")
+def role_words(role: str) -> Words:
     return say(f"role.{role}") if role in ROLES else _plain(role)
 
 

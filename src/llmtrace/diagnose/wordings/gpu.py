@@ -49,7 +49,7 @@ GPU: Final = (
     says(
         "gpu_oom",
         "root_cause",
-        "the GPU's memory was used up",
+        "an allocation of GPU memory was refused",
         r"\b(?:CUDA|HIP|XPU|MPS(?: backend)?|NPU|ROCm|GPU|device) out of memory",
         r"\bOutOfMemoryError: (?!.*(?:Task was killed|Java|heap))(?!.*Ran out of input)",
         r"(?:CUDA|HIP) error: out of memory|CUDA runtime error \(2\)|cuda runtime error \(2\)|cudaErrorMemoryAllocation",

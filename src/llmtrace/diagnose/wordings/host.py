@@ -46,7 +46,7 @@ HOST: Final = (
     says(
         "host_oom",
         "root_cause",
-        "the host had no memory to give",
+        "an allocation of host memory was refused",
         r"DefaultCPUAllocator: (?:can't|not enough|cannot) ?(?:allocate )?memory|DefaultCPUAllocator|\[Errno 12\]|Cannot allocate memory",
         r"\bENOMEM\b|(?:^|[\s.:])MemoryError\b|_ArrayMemoryError",
         r"Unable to allocate [\d.]+ [KMGT]i?B for an array|std::bad_alloc|Not enough memory|cannot allocate (?:memory|\d+ bytes)",

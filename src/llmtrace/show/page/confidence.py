@@ -9,6 +9,8 @@ from ...record import Incident
 from ..evidence import found_evidence
 from ..fates import happenings
 from ..hints import manner
+from ..order import order
+from ..outcome import codes_seen, is_clean
 from ..phrases import joined, say
 from ..story import Standing, Story, signal_name, who
 from .model import Phrase, Words
@@ -23,13 +25,19 @@ CLOCKS_NS: Final = 50_000_000
 
 
 def confidence(story: Story) -> Phrase | None:
-    """High, medium or low, and why; None without an incident."""
+    """High, medium or low, and why; None of a job that still runs, or that ended without an incident and not well."""
     if story.incident is None:
-        return None
+        return _of_clean(story) if is_clean(story) else None
     level, why = _basis(story, story.incident)
     doubts = list(_doubts(story))
     level = max(LOW, level - 1) if doubts else level
     return say(LEVELS[level], why=joined([why, *doubts], "and.semicolon"))
+
+
+def _of_clean(story: Story) -> Phrase:
+    level, why = (HIGH, say("because.clean_codes")) if codes_seen(story) else (MEDIUM, say("because.clean_words"))
+    doubts = [say("because.missing", who=who(absent))] if (absent := missing_ranks(story)) else []
+    return say(LEVELS[level - len(doubts)], why=joined([why, *doubts], "and.semicolon"))
 
 
 def _basis(story: Story, incident: Incident) -> tuple[int, Words]:
@@ -48,27 +56,47 @@ def _basis(story: Story, incident: Incident) -> tuple[int, Words]:
         return MEDIUM, say("because.worker")
     if first is not None and first.kind == "log":
         return MEDIUM, say("because.line")
-    return _of_trouble(story, culprit, incident) if culprit.trouble is not None else _of_ending(culprit)
+    level, seen, rest = _of_trouble(story, culprit, incident) if culprit.trouble is not None else _of_ending(culprit)
+    return level, joined([*_in_order(story, seen), *rest], "and.semicolon")
 
 
-def _of_trouble(story: Story, culprit: Standing, incident: Incident) -> tuple[int, Words]:
+def _in_order(story: Story, seen: Words) -> Iterator[Words]:
+    """What is on record of its end, what came first and by how much: a lost peer may be on record before the end that it tells of."""
+    found = order(story)
+    if found is None:
+        yield seen
+        return
+    name = who([found.witness.rank])
+    if found.lead_ns > 0:
+        yield joined([seen, say("because.before", lead=found.lead_ns, who=name)])
+        return
+    yield seen
+    if found.inferred:
+        yield say("because.inferred", who=name, late=-found.lead_ns)
+    elif any(happening.symptom for happening in happenings(found.witness)[:1]):
+        yield say("because.symptom_before", lead=-found.lead_ns, who=name)
+
+
+def _of_trouble(story: Story, culprit: Standing, incident: Incident) -> tuple[int, Words, list[Words]]:
     """It said itself what was wrong."""
+    seen = say("because.own_word")
     if incident.role != "root_cause":
-        return MEDIUM, say("because.own_unclear")
+        return MEDIUM, seen, [say("because.own_unclear")]
     earlier = [standing for standing in story.others if (standing.trouble_ns or culprit.trouble_ns or 0) < (culprit.trouble_ns or 0)]
-    return (MEDIUM, say("because.own_cause")) if earlier else (HIGH, say("because.own_word"))
+    earlier = [standing for standing in earlier if not any(happening.symptom for happening in happenings(standing)[:1])]
+    return (MEDIUM, seen, [say("because.own_cause")]) if earlier else (HIGH, seen, [])
 
 
-def _of_ending(culprit: Standing) -> tuple[int, Words]:
+def _of_ending(culprit: Standing) -> tuple[int, Words, list[Words]]:
     """It said nothing, and its end was seen or not."""
-    code, how = culprit.process.exit_code, manner(culprit)
+    code, how, seen = culprit.process.exit_code, manner(culprit), say("because.seen")
     if how == "crashed":
-        return MEDIUM, say("because.crash")
+        return MEDIUM, seen, [say("because.crash")]
     if code is not None and code < 0:
-        return MEDIUM, say("because.signal", signal=signal_name(-code))
+        return MEDIUM, seen, [say("because.signal", signal=signal_name(-code))]
     if how == "raised":
-        return MEDIUM, say("because.unrecorded")
-    return (MEDIUM, say("because.code")) if how == "left" else (LOW, say("because.unseen" if culprit.bad else "because.absence"))
+        return MEDIUM, seen, [say("because.unrecorded")]
+    return (MEDIUM, seen, [say("because.code")]) if how == "left" else (LOW, say("because.unseen" if culprit.bad else "because.absence"), [])
 
 
 def _doubts(story: Story) -> Iterator[Words]:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -23,14 +24,13 @@ from .texts import LANGUAGES, table
 
 _HERE: Final = Path(__file__).parent
 SCRIPT: Final = (
-    "dom", "words", "data", "axis", "colours", "paint", "marks", "lanes", "strips", "picture", "pointer",
+    "dom", "words", "data", "axis", "colours", "paint", "marks", "lanes", "legend", "strips", "ruler", "picture", "pointer",
     "ansi", "filter", "heights", "rows", "log", "head", "controls", "keys", "follow", "main",
 )  # fmt: skip
 """The script's files in the order in which they are put together; types.d.ts is for the compiler alone."""
 
 _INERT: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _RISKY: Final = re.compile("[<>&\u2028\u2029]")
-_LAST_LINES: Final = 8
 
 
 def document(page: Page, *, live: bool = False) -> str:
@@ -73,15 +73,9 @@ def _harmless(words: Words, language: str) -> str:
 
 
 def _last_lines(log: Log) -> Iterator[tuple[int, Words]]:
-    """When and what the culprit said last, oldest first."""
-    guilty = {place for place, speaker in enumerate(log.speakers) if speaker.culprit}
-    events, at_us = set(log.events), 0
-    found: list[tuple[int, Words]] = []
-    for row, (step_us, speaker) in enumerate(zip(log.times_us, log.speaker, strict=True)):
-        at_us += step_us
-        if speaker in guilty and row not in events:
-            found.append((at_us, log.texts[row]))
-    yield from found[-_LAST_LINES:]
+    """When and what the culprit said last, and how it ended, oldest first."""
+    times_us = list(accumulate(log.times_us))
+    yield from ((times_us[row], log.texts[row]) for row in log.last)
 
 
 def _inert(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..advice import command, commands
 from ..facts import facts, missing
-from ..hints import hint
+from ..hints import next_words
 from ..phrases import MS_NS, say
 from ..story import Story, who
 from ..view import View
@@ -17,9 +17,9 @@ from .whole import whole
 
 
 def head(story: Story, view: View) -> Head:
-    """What is missing is no fact here: it stands by itself on the page."""
-    advice = hint(story.incident, story.culprit) if story.incident else ""
-    told = facts(story, view, lambda start_ns: say("job.started", at=start_ns // MS_NS))
+    """What is missing is no fact here, nor is the trace: they stand by themselves on the page."""
+    advice = next_words(story)
+    told = facts(story, view, lambda start_ns: say("job.started", at=start_ns // MS_NS), with_trace=False)
     return Head(
         state=state(story),
         sentence=sentence(story),

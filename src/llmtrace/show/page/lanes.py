@@ -12,7 +12,7 @@ from ...names import phase_attribute
 from ...record import Identity
 from ..clean import one_line
 from ..fates import happenings
-from ..folds import FOLD_ABOVE, ended, label, likeness, pace, reached, resident
+from ..folds import FOLD_ABOVE, ended, label, likeness, pace, reached, resident, unusual
 from ..phrases import say
 from ..story import ORDER, Standing, Story, rank_list
 from ..strips import Scale, step_time_ns, stretches
@@ -108,7 +108,7 @@ def _coarse(story: Story) -> Likeness:
     """How it ended, and whether it stayed behind; not in which step or phase."""
     steps = [standing.last_step for standing in story.standings if standing.last_step is not None]
     least = median(steps) - FAR_BEHIND if steps else 0
-    return lambda standing: (*likeness(standing)[:5], standing.last_step is not None and standing.last_step < least)
+    return lambda standing: (*likeness(standing)[:6], standing.last_step is not None and standing.last_step < least)
 
 
 def _in_order(groups: Iterable[list[Standing]], story: Story) -> list[list[Standing]]:
@@ -161,7 +161,8 @@ class Drawing:
 
     def _notes(self, group: Sequence[Standing], shown: Standing, nodes: int) -> Iterator[Words]:
         yield ended(group, self._story)
-        yield from (words for words in (reached(shown), pace(group), resident(group, self._story)) if words)
+        different = unusual(shown) if len(group) == 1 else ""
+        yield from (words for words in (different, reached(shown), pace(group), resident(group, self._story)) if words)
         if nodes > 1:
             yield say("lane.nodes", count=nodes)
         if len(group) > 1:

@@ -11,8 +11,9 @@ from ...names import EXCEPTION_STACKTRACE, FAILURE
 from ...record import Record
 from ..clean import one_line
 from ..evidence import describe, rank_of
-from ..log import wanted
+from ..order import followers
 from ..phrases import say
+from ..selection import last_words, wanted
 from ..story import Story
 from ..view import View
 from .axis import Axis, steps
@@ -24,6 +25,8 @@ ROWS_MAX: Final = 60_000
 """Lines and events of a page: at 110 bytes each these are 6.6 MB, which leaves room for the picture in 8."""
 TEXT_MAX: Final = 12_000_000
 """Characters of all their texts together: a few lines of a megabyte each weigh as much as all the others."""
+LAST: Final = 8
+"""Lines of the culprit that stand by themselves."""
 
 
 class Lines(msgspec.Struct, frozen=True):
@@ -39,16 +42,24 @@ def lines(story: Story, axis: Axis, places: Places, view: View) -> Lines:
     speakers: dict[str, int] = {}
     columns = [speakers.setdefault(record.identity.span_id, len(speakers)) for record in records]
     first = dict(zip(reversed(columns), reversed(records), strict=True))
+    rows = {record.id: row for row, record in enumerate(records)}
+    less = followers(story)
     log = Log(
         times_us=steps([axis.us(record.time_ns) for record in records]),
         speaker=columns,
         severity=[record.severity for record in records],
         texts=[whole(record.body or "") if record.kind == "log" else _event(record, view) for record in records],
         events=[row for row, record in enumerate(records) if record.kind != "log"],
+        effects=[row for row, record in enumerate(records) if record.kind != "log" and record.identity.span_id in less and record.time_ns >= axis.zero_ns],
+        last=[rows[record.id] for record in _last(story) if record.id in rows],
         speakers=[_speaker(first[speaker], story, places) for speaker in range(len(speakers))],
         left_out=len(found) - len(records),
     )
-    return Lines(log, {record.id: row for row, record in enumerate(records)})
+    return Lines(log, rows)
+
+
+def _last(story: Story) -> list[Record]:
+    return last_words(story, story.spokesman, LAST) if story.spokesman is not None else []
 
 
 def nearest(records: Sequence[Record], zero_ns: int, rows: int, text: int) -> Sequence[Record]:

@@ -44,7 +44,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The top: one sentence, how sure it is, the facts by name, what to do next. `confidence` is None without an incident."""
+    """The top: one sentence, how sure it is, the facts by name, what to do next. `confidence` is None of a job that still runs, or that ended
+    without an incident but not cleanly."""
 
     state: State
     sentence: Words
@@ -55,13 +56,16 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """One record that decides: `lane` and `row` are the places in `lanes` and in the log that it leads to, None where there is none."""
+    """One record that decides, or (`effect`) the first that shows what it did to the others.
+
+    `lane` and `row` are the places in `lanes` and in the log that it leads to, None where there is none."""
 
     at_us: int
     who: Words
     text: Words
     lane: int | None
     row: int | None
+    effect: bool = False
 
 
 class PhaseName(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,13 +119,18 @@ class Band(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Strip(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement on the page's axis: the culprit's (the first rank's where there is none), and the others' band where several ranks have it."""
+    """One measurement on the page's axis: the culprit's (the first rank's where there is none), and the others'.
+
+    Where one other has it, that is its own curve (`other`, of `other_who`); where several have it, their band (`others`).
+    """
 
     label: Words
     unit: Unit
     who: Words
     own: Series
     others: Band | None
+    other: Series | None = None
+    other_who: Words = ""
 
 
 class Speaker(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,14 +144,17 @@ class Speaker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):
-    """Every line and event in order of time, by column: `speaker` is a place in `speakers`, `severity` an OpenTelemetry severity number, `event` the
-    rows that are events and not lines. A text may hold newlines (a traceback) and ANSI colours; it is the job's own and hostile until escaped."""
+    """Every line and event in order of time, by column: `speaker` is a place in `speakers`, `severity` an OpenTelemetry severity number, `events` the
+    rows that are events and not lines, `effects` those of them that only followed from the culprit's end, `last` the rows of what the culprit said last
+    and how it ended. A text may hold newlines (a traceback) and ANSI colours; it is the job's own and hostile until escaped."""
 
     times_us: list[int]
     speaker: list[int]
     severity: list[int]
     texts: list[Words]
     events: list[int]
+    effects: list[int]
+    last: list[int]
     speakers: list[Speaker]
     left_out: int = 0
     """Lines of the window beyond what a page may hold: the oldest ones before the onset, and then the newest."""

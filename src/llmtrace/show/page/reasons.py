@@ -14,11 +14,13 @@ BREAK: Final = "; "
 """What stands between a verdict's reasons, and within some of them."""
 NESTED: Final = frozenset({"ended", "why"})
 """Arguments that are reasons themselves."""
-WORD, NUMBER, ANY = r"\S+", r"[\d.]+", rf"(?:(?!{BREAK}).)+?"
+WORD, NUMBER, SIZE, ANY = r"\S+", r"[\d.]+", r"[\d.]+ [KMGTPE]?i?B", rf"(?:(?!{BREAK}).)+?"
 FORMS: Final = {
     **dict.fromkeys(("step", "other", "seconds", "code", "ms", "steps"), NUMBER),
     "signal": r"SIG\w+|signal \d+",
     "device": WORD,
+    "size": SIZE,
+    "free": SIZE,
     "ahead": ANY,
     "ended": ANY,
     "why": ANY,

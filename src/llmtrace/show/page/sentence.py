@@ -7,13 +7,15 @@ from typing import Final
 
 import msgspec
 
+from ...diagnose.shortage import amount, too_large
 from ...names import EXCEPTION_MESSAGE, OOM_FREE, OOM_SIZE
 from ...record import Incident, Process, Record
 from ..clean import one_line
-from ..evidence import found_evidence, size_of
+from ..evidence import found_evidence
 from ..facts import calm, culprit_name, nodes_words
 from ..fates import Happening, fates, happenings, shared
 from ..hints import CRASHES, manner
+from ..order import order
 from ..phrases import MS_NS, english, joined, say
 from ..story import Standing, Story, briefly, ending, said, signal_name, where, who
 from ..words import category_words
@@ -33,11 +35,15 @@ ABSENT: Final = {
 }
 """A culprit whom nothing but absence names: the reason for it, and how that is told."""
 MEMORY: Final = {"gpu_oom": "sentence.gpu_oom", "host_oom": "sentence.host_oom"}
+REFUSED: Final = {"gpu_oom": "sentence.gpu_refused", "host_oom": "sentence.host_refused"}
+"""The same where one request was too large for any state of the memory."""
 TOLD: Final = frozenset({"process_death", "program_error", "unknown"})
 """Categories that say no more than the ending does."""
 PLACED: Final = {
     "sentence.gpu_oom": "sentence.gpu_oom_in",
     "sentence.host_oom": "sentence.host_oom_in",
+    "sentence.gpu_refused": "sentence.gpu_refused_in",
+    "sentence.host_refused": "sentence.host_refused_in",
     "sentence.raised": "sentence.raised_in",
     "sentence.crashed": "sentence.crashed_in",
     "sentence.signal": "sentence.signal_in",
@@ -57,14 +63,17 @@ class Told(msgspec.Struct):
     words: Words
     group: list[Standing]
     at: int | None
+    symptom: str = ""
 
 
 def sentence(story: Story) -> Words:
     incident = story.incident
     if incident is None:
         return calm(story)
-    whole = _all_together(story, incident)
+    whole, found = _all_together(story, incident), order(story)
     what, onset = whole or _what(story, incident), incident.onset_ns // MS_NS
+    if found is not None and found.inferred and absent_key(incident) is None:
+        what = say("sentence.recorded", what=what, at=found.own_ns - story.zero_ns)
     others = "" if whole else joined(_others(story, incident), "and.semicolon")
     return say("sentence.broke_and", what=what, onset=onset, others=others) if others else say("sentence.broke", what=what, onset=onset)
 
@@ -108,19 +117,27 @@ def _failed(name: Words, standing: Standing, trouble: Record, incident: Incident
     """It said itself what was wrong."""
     place, what = where(standing), briefly(said(trouble))
     if incident.category in MEMORY:
-        return say("sentence.detail", what=_in(place, MEMORY[incident.category], who=name), detail=_asked(standing) or what)
+        return _short_of_memory(name, standing, place, what, incident.category)
     if manner(standing) == "crashed":
         return _in(place, "sentence.crashed", who=name, what=briefly(one_line(str(trouble.attributes.get(EXCEPTION_MESSAGE, "")))) or what)
     return _in(place, "sentence.raised", who=name, what=what)
 
 
-def _in(place: Words, key: str, **args: str | int | Phrase) -> Phrase:
+def _short_of_memory(name: Words, standing: Standing, place: Words, what: Words, category: str) -> Words:
+    """That memory ran out, or that one request was more than there could be."""
+    asked, free = (amount(standing.oom, size) if standing.oom is not None else None for size in (OOM_SIZE, OOM_FREE))
+    if standing.oom is not None and asked is not None and too_large(standing.oom):
+        refused = _in(place, REFUSED[category], who=name, size=asked)
+        return refused if free is None else say("sentence.detail", what=refused, detail=say("event.free", size=free))
+    return say("sentence.detail", what=_in(place, MEMORY[category], who=name), detail=_asked(asked, free) or what)
+
+
+def _in(place: Words, key: str, **args: str | int | float | Phrase) -> Phrase:
     """The text of that key, or the one that says where as well."""
     return say(PLACED[key], place=place, **args) if place else say(key, **args)
 
 
-def _asked(standing: Standing) -> Words:
-    asked, free = (size_of(standing.oom, name) if standing.oom is not None else None for name in (OOM_SIZE, OOM_FREE))
+def _asked(asked: float | None, free: float | None) -> Words:
     if asked is None:
         return ""
     return say("sentence.asked", size=asked) if free is None else say("sentence.asked_free", size=asked, free=free)
@@ -171,15 +188,24 @@ def _strings(phrase: Phrase) -> dict[str, str]:
 
 
 def _others(story: Story, incident: Incident) -> Iterator[Words]:
-    told, then = _told(story), incident.culprit.rank is not None and absent_key(incident) is None
+    told, then, found = _told(story), incident.culprit.rank is not None and absent_key(incident) is None, order(story)
+    inferred = found is not None and found.inferred
     for number, one in enumerate(told[:GROUPS]):
         name = who([standing.rank for standing in one.group])
         if one.at is None:
             yield say("sentence.while", who=name, what=one.words)
         else:
-            yield say("sentence.then" if then and number == 0 and one.at >= 0 else "sentence.also", who=name, what=one.words, at=one.at)
+            yield _followed(name, one, incident, first=then and number == 0, inferred=inferred)
     if rest := sum(len(one.group) for one in told[GROUPS:]):
         yield say("sentence.rest", count=rest)
+
+
+def _followed(name: Words, one: Told, incident: Incident, *, first: bool, inferred: bool) -> Words:
+    """What happened to others and when: that it followed is said only where it came later, what follows from it where it did not."""
+    at = one.at or 0
+    if first and inferred and one.symptom:
+        return say("sentence.felt", who=name, what=one.words, at=at, culprit=who([incident.culprit.rank]))
+    return say("sentence.then" if first and at > 0 else "sentence.also", who=name, what=one.words, at=at)
 
 
 def _told(story: Story) -> list[Told]:
@@ -189,7 +215,7 @@ def _told(story: Story) -> list[Told]:
         firsts = [happened[0] for standing in fate.group if (happened := happenings(standing))]
         words = _blow(firsts) if firsts else _calm(fate.group)
         at = min(first.time_ns for first in firsts) - story.zero_ns if firsts else None
-        one = found.setdefault(english(words), Told(words, [], at))
+        one = found.setdefault(english(words), Told(words, [], at, firsts[0].symptom if firsts else ""))
         one.group.extend(fate.group)
         one.at = min((time for time in (one.at, at) if time is not None), default=None)
     largest = sorted(found.values(), key=lambda one: (one.at is None, -len(one.group)))

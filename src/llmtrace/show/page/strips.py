@@ -1,8 +1,9 @@
-"""The measurements on the page's axis: the culprit's own as a curve, the other ranks' as a band."""
+"""The measurements on the page's axis: the culprit's own as a curve, that of one other rank too, those of several as a band."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median, median_low
 from typing import Final
@@ -38,15 +39,25 @@ def strips(story: Story, axis: Axis) -> Strips:
     """In the order of the table; the user's own as they came."""
     found = measured(story.context.records, partial(story.standings))
     spans, nodes = _sources(story)
+    ends = {standing.process.identity.span_id: standing.process.ended_ns for standing in story.standings if standing.process.ended_ns is not None}
     made: list[Strip] = []
     of_user = left_out = 0
     for name in sorted(found, key=lambda name: (name[0], "" if MEASUREMENTS[name[0]].of_user else name[1])):
         of_user += MEASUREMENTS[name[0]].of_user
         if MEASUREMENTS[name[0]].of_user and of_user > USERS_MAX:
             left_out += 1
-        elif (strip := _strip(name, found[name], nodes if MEASUREMENTS[name[0]].of_node else spans, axis)) is not None:
+        elif (strip := _strip(name, _of_living(found[name], ends), nodes if MEASUREMENTS[name[0]].of_node else spans, axis)) is not None:
             made.append(strip)
     return Strips(made, left_out)
+
+
+def _of_living(points: Mapping[str, Points], ends: Mapping[str, int]) -> Mapping[str, Points]:
+    """Nothing is measured of a process that is gone: what says so was dated by another clock."""
+    late = {source: ends[source] for source, found in points.items() if source in ends and found[-1][0] > ends[source]}
+    if not late:
+        return points
+    cut = {source: [point for point in found if point[0] <= late.get(source, point[0])] for source, found in points.items()}
+    return {source: found for source, found in cut.items() if found}
 
 
 def _strip(name: Name, points: Mapping[str, Points], order: Mapping[str, Words], axis: Axis) -> Strip | None:
@@ -54,13 +65,16 @@ def _strip(name: Name, points: Mapping[str, Points], order: Mapping[str, Words],
     sources = [source for source in order if source in points and worth(name[0], points[source])]
     if not sources:
         return None
-    own, others = sources[0], [points[source] for source in sources[1:]]
+    own, others = sources[0], sources[1:]
+    alone = others[0] if len(others) == 1 else None
     return Strip(
         label=words_of(*name),
         unit=unit_of(*name),
         who=order[own],
         own=_series(thinned(points[own]), axis),
-        others=band(others, axis) if others else None,
+        others=band([points[source] for source in others], axis) if len(others) > 1 else None,
+        other=_series(thinned(points[alone]), axis) if alone is not None else None,
+        other_who=order[alone] if alone is not None else "",
     )
 
 
@@ -99,20 +113,43 @@ def _number(point: tuple[int, float]) -> float:
 
 
 def band(ranks: Sequence[Points], axis: Axis, most: int = BAND_MAX) -> Band:
-    """Least, median and largest of all ranks at each place of a grid that is as fine as a rank's own points are apart."""
+    """Least, median and largest of the ranks at each place of a grid that is as fine as a rank's own points are apart.
+
+    A rank counts once at a place, by its own value: the largest that it has there, else the one before, from its first point to its last.
+    """
     length_ns = max(1, axis.end_ns - axis.start_ns)
     apart_ns = median_low([(points[-1][0] - points[0][0]) // max(1, len(points) - 1) for points in ranks])
     cell_ns = max(apart_ns, length_ns // most, 1)
-    cells: dict[int, list[float]] = {}
+    last_ns: dict[int, int] = {}
     for points in ranks:
-        for time_ns, value in points:
-            cells.setdefault((time_ns - axis.start_ns) // cell_ns, []).append(value)
-    places = sorted(cells)
-    spread = [_spread(cells[place]) for place in places]
-    times = [axis.us(axis.start_ns + place * cell_ns + cell_ns // 2) for place in places]
+        for time_ns, _ in points:
+            cell = (time_ns - axis.start_ns) // cell_ns
+            last_ns[cell] = max(last_ns.get(cell, time_ns), time_ns)
+    places = sorted(last_ns)
+    columns = [_held(points, places, axis.start_ns, cell_ns) for points in ranks]
+    spread = [_spread(value for column in columns if (value := column.get(place)) is not None) for place in places]
+    times = [axis.us(min(axis.start_ns + place * cell_ns + cell_ns // 2, last_ns[place])) for place in places]
     return Band(times_us=steps(times), low=[low for low, _, _ in spread], middle=[middle for _, middle, _ in spread], high=[high for _, _, high in spread])
+
+
+def _held(points: Points, places: Sequence[int], start_ns: int, cell_ns: int) -> dict[int, float]:
+    """One rank's value at each place between its first and its last."""
+    own: dict[int, float] = {}
+    for time_ns, value in points:
+        cell = (time_ns - start_ns) // cell_ns
+        there = own.get(cell, math.nan)
+        own[cell] = value if not math.isfinite(there) else max(there, value) if math.isfinite(value) else there
+    first, last, held = min(own), max(own), math.nan
+    found: dict[int, float] = {}
+    for place in places[bisect_left(places, first) : bisect_right(places, last)]:
+        held = found[place] = own.get(place, held)
+    return found
 
 
 def _spread(values: Iterable[float]) -> tuple[float | None, float | None, float | None]:
     finite = [value for value in values if math.isfinite(value)]
-    return (_value(min(finite)), _value(median(finite)), _value(max(finite))) if finite else (None, None, None)
+    if not finite:
+        return None, None, None
+    middle = median(finite)
+    middle = middle if math.isfinite(middle) else median_low(finite)  # the sum of two huge numbers is no number
+    return _value(min(finite)), _value(middle), _value(max(finite))

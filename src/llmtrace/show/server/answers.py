@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
 HTML, JSON, MARKDOWN, TEXT = "text/html; charset=utf-8", "application/json", "text/markdown; charset=utf-8", "text/plain; charset=utf-8"
-MOST_FIELDS = 20
+MOST_FIELDS: Final = 20
+PACKED_FROM: Final = 1024
+LEVEL: Final = 5
+"""gzip: a page shrinks to a fifth, at 50 MB/s."""
 
 
 class RefusedError(Exception):
@@ -28,10 +33,20 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """`packed` is the body as gzip, empty where it is not worth it or not made yet."""
+
     status: int = 200
     kind: str = HTML
     body: bytes = b""
+    packed: bytes = b""
     headers: dict[str, str] = {}
+
+
+def packed(answer: Answer) -> Answer:
+    """The answer with its body compressed as well, so that it is done once for all who are given it."""
+    if len(answer.body) < PACKED_FROM:
+        return answer
+    return msgspec.structs.replace(answer, packed=gzip.compress(answer.body, LEVEL, mtime=0))
 
 
 def asked(target: str, headers: Mapping[str, str]) -> Asked:

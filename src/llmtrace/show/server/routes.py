@@ -26,6 +26,7 @@ from ..perfetto import trace_json
 from .answers import JSON, MARKDOWN, TEXT, Answer, Asked, RefusedError
 from .fields import LONGEST_NS, Stretch, incident_stretch, language_asked, language_of, search_words, trace_stretch
 from .lists import front_page, page_answer, refusal_page
+from .recent import Recent
 from .security import Access
 
 RENDERS: Final = 2
@@ -45,6 +46,7 @@ class Site:
     def __init__(self, opened: Opened, access: Access, options: str = "") -> None:
         self._opened, self._access, self._options = opened, access, options
         self._turns = threading.BoundedSemaphore(RENDERS)
+        self._recent = Recent(PATIENCE_S)
         self._files: dict[str, Callable[[Context, Asked], Answer]] = {
             PAGE: self._page,
             "data.json": self._data,
@@ -58,6 +60,10 @@ class Site:
             return Answer(kind=TEXT, body=b"ok\n")
         if (instead := self._access.check(request)) is not None:
             return instead
+        asked_for = (request.parts, *sorted(request.query.items()), language_of(request))
+        return self._recent.get(asked_for, lambda: self._route(request))
+
+    def _route(self, request: Asked) -> Answer:
         match request.parts:
             case ("",):
                 return self._front(request)

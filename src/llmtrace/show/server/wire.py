@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import socket
 import sys
@@ -19,13 +18,12 @@ from .security import CLOSED, HEADERS
 
 CONNECTIONS: Final = 32
 """Served at the same time; each holds one answer at most, some megabytes."""
+QUEUE_S: Final = 1.0
+"""How long the next one waits for a place; those behind it wait in the kernel's queue."""
 READ_S: Final = 10.0
 """For the whole of a request's head, however slowly it drips."""
 WRITE_S: Final = 60.0
 """For the whole of an answer."""
-COMPRESSED_FROM: Final = 1024
-LEVEL: Final = 5
-"""gzip: a page shrinks to a fifth, at 50 MB/s."""
 BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 Reply = Callable[[Asked], Answer]
@@ -53,7 +51,7 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[reportAttributeAccessIssue]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(blocking=False):
+        if not self._slots.acquire(timeout=QUEUE_S):
             turn_away(request)
             self.shutdown_request(request)
             return
@@ -142,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, answer: Answer) -> None:
         self.close_connection = True
         self.connection.settimeout(WRITE_S)
-        body, coding = self._coded(answer.body)
+        body, coding = self._coded(answer)
         self.send_response(answer.status)
         headers = {"Content-Type": answer.kind, "Content-Security-Policy": CLOSED, **HEADERS, **answer.headers, **coding}
         for name, value in {**headers, "Content-Length": str(len(body)), "Connection": "close"}.items():
@@ -151,13 +149,12 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def _coded(self, body: bytes) -> tuple[bytes, dict[str, str]]:
-        headers = getattr(self, "headers", None)  # missing where not even the request's first line could be read
-        if len(body) < COMPRESSED_FROM or headers is None:
-            return body, {}
-        if not takes_gzip(headers.get("Accept-Encoding", "")):
-            return body, {"Vary": "Accept-Encoding"}
-        return gzip.compress(body, LEVEL, mtime=0), {"Vary": "Accept-Encoding", "Content-Encoding": "gzip"}
+    def _coded(self, answer: Answer) -> tuple[bytes, dict[str, str]]:
+        if not answer.packed:
+            return answer.body, {}
+        if not takes_gzip(self.headers.get("Accept-Encoding", "")):
+            return answer.body, {"Vary": "Accept-Encoding"}
+        return answer.packed, {"Vary": "Accept-Encoding", "Content-Encoding": "gzip"}
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is http.server's
         """Nothing: addresses hold tokens, and whoever needs an access log has a proxy that writes one."""

@@ -127,7 +127,7 @@ function groundOf(node, run) {
 
 /** Relative luminance, by WCAG 2. @param {string} colour */
 function brightness(colour) {
-  const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255);
+  const parts = partsOf(colour).map((part) => part / 255);
   const [red, green, blue] = parts.map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
@@ -136,7 +136,7 @@ function brightness(colour) {
 function readable(colour) {
   const dark = document.documentElement.classList.contains("dark");
   const ground = dark ? 0.012 : 0.95;
-  const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  const parts = partsOf(colour);
   for (let share = 0; share <= 1; share += 0.1) {
     const mixed = hex(parts.map((part) => Math.round(part + ((dark ? 255 : 0) - part) * share)));
     const [light, deep] = [Math.max(brightness(mixed), ground), Math.min(brightness(mixed), ground)];

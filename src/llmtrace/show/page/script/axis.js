@@ -49,6 +49,11 @@ class Axis {
     return ((at - this.view.from) / this.span) * this.width;
   }
 
+  /** How wide a length of time is. @param {number} length_us */
+  pixels(length_us) {
+    return (length_us / this.span) * this.width;
+  }
+
   /** @param {number} x */
   at(x) {
     return this.view.from + (x / this.width) * this.span;
@@ -148,9 +153,4 @@ function tickWords(at) {
   if (size >= 60 * SECOND_US && size % (60 * SECOND_US) === 0) return `${before}${size / SECOND_US / 60} min`;
   if (size < SECOND_US / 10) return `${before}${Number((size / 1000).toFixed(3))} ms`;
   return `${before}${Number((size / SECOND_US).toFixed(6))} s`;
-}
-
-/** What the zero is: the onset, else now or the end. @param {Page} page */
-function zeroWords(page) {
-  return text(page.zero_is_onset ? "ui.onset" : page.follow ? "ui.now" : "ui.end");
 }

@@ -2,10 +2,12 @@
 
 const USUAL = ["data_wait", "forward", "backward", "gradient_sync_exposed", "optimizer", "checkpoint"];
 const SPARE = 4;
+/** WCAG 2.1, 1.4.11: what is drawn, against what is beside it. */
+const GRAPHICS_CONTRAST = 3;
 
 /**
- * @typedef {{phases: string[], packed: Uint32Array, muted: string, faint: string, surface: string,
- *   bad: string, good: string, accent: string, band: string, idle: string}} Colours
+ * @typedef {{phases: string[], edges: string[], packed: Uint32Array, ink: string, muted: string, surface: string, bad: string, good: string, band: string,
+ *   idle: string}} Colours
  */
 
 /** @param {Page} page @returns {Colours} */
@@ -14,15 +16,16 @@ function coloursOf(page) {
   /** @param {string} name */
   const value = (name) => style.getPropertyValue(`--${name}`).trim();
   const phases = phaseVariables(page).map(value);
+  const [ink, surface] = [value("ink"), value("surface")];
   return {
     phases,
+    edges: phases.map((colour) => strong(colour, ink, surface)),
     packed: Uint32Array.from(phases, packed),
+    ink,
+    surface,
     muted: value("muted"),
-    faint: value("faint"),
-    surface: value("surface"),
     bad: value("bad"),
     good: value("good"),
-    accent: value("accent"),
     band: value("band"),
     idle: value("idle"),
   };
@@ -37,8 +40,34 @@ function phaseVariables(page) {
   });
 }
 
+/** A colour as strong as a thin line of it needs to be seen: mixed with the ink. @param {string} colour @param {string} ink @param {string} ground */
+function strong(colour, ink, ground) {
+  for (let share = 0; share < 1; share += 0.05) {
+    const found = mixed(colour, ink, share);
+    if (contrast(found, ground) >= GRAPHICS_CONTRAST) return found;
+  }
+  return ink;
+}
+
+/** @param {string} colour @param {string} other @param {number} share of the other */
+function mixed(colour, other, share) {
+  const [parts, added] = [partsOf(colour), partsOf(other)];
+  return hex(parts.map((part, place) => Math.round(part + (added[place] - part) * share)));
+}
+
+/** @param {string} one @param {string} other */
+function contrast(one, other) {
+  const [light, deep] = [brightness(one), brightness(other)].sort((a, b) => b - a);
+  return (light + 0.05) / (deep + 0.05);
+}
+
+/** Red, green and blue of `#rrggbb`. @param {string} colour */
+function partsOf(colour) {
+  return [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
+}
+
 /** `#rrggbb` as a pixel of ImageData. @param {string} colour */
 function packed(colour) {
-  const [red, green, blue] = [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
+  const [red, green, blue] = partsOf(colour);
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }

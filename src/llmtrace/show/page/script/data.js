@@ -10,7 +10,7 @@ function decoded(page) {
   return {
     page,
     tracks: page.lanes.map(trackOf),
-    measured: page.strips.map((strip) => ({ strip, own: curveOf(strip.own), others: strip.others && envelopeOf(strip.others) })),
+    measured: page.strips.map(measuredOf),
     lines: linesOf(page.log),
   };
 }
@@ -18,7 +18,8 @@ function decoded(page) {
 /** @param {Lane} lane @returns {Track} */
 function trackOf(lane) {
   const count = Math.floor(lane.segments.length / 3);
-  const track = { lane, starts: new Float64Array(count), ends: new Float64Array(count), phases: new Int16Array(count), rhythm_us: 0 };
+  const [starts, ends] = [new Float64Array(count), new Float64Array(count)];
+  const track = { lane, starts, ends, phases: new Int16Array(count), begins: new Int32Array(0), rhythm_us: 0 };
   let at = lane.start_us;
   for (let index = 0; index < count; index++) {
     at += lane.segments[3 * index];
@@ -27,22 +28,40 @@ function trackOf(lane) {
     track.ends[index] = at;
     track.phases[index] = lane.segments[3 * index + 2];
   }
+  track.begins = beginsOf(track);
   track.rhythm_us = rhythmOf(track);
   return track;
 }
 
-/** The median time from a phase to the next of the same name: how long a step takes. @param {Track} track */
-function rhythmOf(track) {
-  /** @type {Map<number, number>} */
-  const latest = new Map();
+/** A step begins where time was left out, or where the phases begin anew: within a step they come in their order. @param {Track} track */
+function beginsOf({ starts, ends, phases }) {
   /** @type {number[]} */
-  const gaps = [];
-  for (let index = 0; index < track.phases.length; index++) {
-    const before = latest.get(track.phases[index]);
-    if (before !== undefined) gaps.push(track.starts[index] - before);
-    latest.set(track.phases[index], track.starts[index]);
+  const found = [];
+  for (let index = 0; index < phases.length; index++) {
+    const follows = index > 0 && starts[index] === ends[index - 1];
+    if (!follows || (phases[index - 1] >= 0 && placeOfPhase(phases[index]) <= phases[index - 1])) found.push(index);
   }
-  return gaps.length ? gaps.sort((a, b) => a - b)[gaps.length >> 1] : 0;
+  return Int32Array.from(found);
+}
+
+/** @param {number} phase as in Track.phases */
+function placeOfPhase(phase) {
+  return phase < 0 ? -1 - phase : phase;
+}
+
+/** The median time from a step's begin to the next one's. @param {Track} track */
+function rhythmOf({ begins, starts }) {
+  return middleOf(Array.from(begins.subarray(1), (index, step) => starts[index] - starts[begins[step]]));
+}
+
+/** @param {number[]} values */
+function middleOf(values) {
+  return values.length ? values.sort((a, b) => a - b)[values.length >> 1] : 0;
+}
+
+/** @param {Strip} strip @returns {Measured} */
+function measuredOf(strip) {
+  return { strip, own: curveOf(strip.own), other: strip.other && curveOf(strip.other), others: strip.others && envelopeOf(strip.others) };
 }
 
 /** Times of a column, each but the first counted from the one before. @param {number[]} steps */
@@ -70,10 +89,16 @@ function envelopeOf(band) {
 
 /** @param {Log} log @returns {Lines} */
 function linesOf(log) {
-  const event = new Uint8Array(log.texts.length);
-  for (const row of log.events) event[row] = 1;
   const { speaker, severity, texts, speakers } = log;
-  return { times: summed(log.times_us), speaker, severity, texts, event, speakers, count: texts.length };
+  const [event, effect] = [flags(log.events, texts.length), flags(log.effects, texts.length)];
+  return { times: summed(log.times_us), speaker, severity, texts, event, effect, speakers, count: texts.length };
+}
+
+/** @param {number[]} places @param {number} count */
+function flags(places, count) {
+  const found = new Uint8Array(count);
+  for (const place of places) found[place] = 1;
+  return found;
 }
 
 /** The first place whose value is not below. @param {ArrayLike<number>} sorted @param {number} value */

@@ -96,3 +96,14 @@ function sized(canvas, width, height) {
   context.clearRect(0, 0, width, height);
   return context;
 }
+
+/** @type {OffscreenCanvasRenderingContext2D | null} */
+let pen = null;
+
+/** How wide a text is, in pixels. @param {string} words @param {string} font as in CSS */
+function widthOf(words, font) {
+  pen ??= new OffscreenCanvas(1, 1).getContext("2d");
+  if (!pen) return words.length * 7;
+  if (pen.font !== font) pen.font = font;
+  return pen.measureText(words).width;
+}

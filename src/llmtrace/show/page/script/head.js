@@ -10,16 +10,11 @@ function writeHead(page) {
   verdict.className = `verdict ${page.head.state}`;
   element("state").replaceChildren(sign(STATE_SIGNS[page.head.state]), made("span", "away", text(`ui.state_${page.head.state}`)));
   element("sentence").textContent = harmless(said(page.head.sentence));
-  element("confidence").replaceChildren(...confidenceOf(page));
+  element("confidence").textContent = page.head.confidence ? harmless(said(page.head.confidence)) : "";
   element("ids").replaceChildren(...idsOf(page));
   element("facts").replaceChildren(...page.head.facts.flatMap((fact) => factNodes(fact)));
   writeNext(page);
   writeMissing(page);
-}
-
-/** @param {Page} page @returns {Node[]} */
-function confidenceOf(page) {
-  return page.head.confidence ? [made("span", "", said(page.head.confidence))] : [];
 }
 
 /** @param {Page} page */
@@ -60,8 +55,15 @@ function writeNext(page) {
 function commandNode(command) {
   const node = made("li");
   const line = made("div", "command");
-  line.append(made("code", "", command.command), copyButton(command.command, text("ui.copy_command")));
+  line.append(codeOf(command.command), copyButton(command.command, text("ui.copy_command")));
   node.append(made("span", "why", said(command.why)), line);
+  return node;
+}
+
+/** A command that is broken between its words only: never inside a path, an option or a quoted text. @param {string} command */
+function codeOf(command) {
+  const node = made("code");
+  for (const word of command.match(/(?:'[^']*'|"[^"]*"|[^\s'"]|['"])+|\s+/g) || []) node.append(made("span", word.trim() ? "word" : "", word));
   return node;
 }
 
@@ -86,54 +88,60 @@ function writeEvidence(page, jump) {
 
 /** @param {Evidence} item @param {(item: Evidence) => void} jump */
 function evidenceButton(item, jump) {
-  const node = button("evidence-item", "", () => jump(item));
+  const node = button(item.effect ? "evidence-item effect" : "evidence-item", "", () => jump(item));
   const when = made("span", "when", `${spellOffset(item.at_us)} s`);
   node.append(when, made("span", "who", said(item.who)), made("span", "what", said(item.text)), sign("sign-jump", "jump"));
   node.title = text("ui.jump");
   return node;
 }
 
-/** What the culprit said last: the same rows as in the log, each a jump to its own. @param {Scene} data @param {(row: number) => void} jump */
-function writeLastWords(data, jump) {
-  const { lines } = data;
-  const culprit = lines.speakers.findIndex((speaker) => speaker.culprit && speaker.rank !== null);
-  const rows = culprit < 0 ? [] : lastRows(lines);
+/** What the culprit said last and how it ended: the same rows as in the log, each a jump to its own. @param {Scene} data @param {(row: number) => void} jump */
+function writeLastWords({ page, lines }, jump) {
+  const rows = page.log.last;
   element("last-part").hidden = !rows.length;
   if (!rows.length) return;
-  element("last-title").textContent = text("ui.last_words", { who: lines.speakers[culprit].words });
+  element("last-title").textContent = harmless(text("ui.last_words", { who: lines.speakers[lines.speaker[rows[0]]].words }));
   element("last").replaceChildren(...rows.map((row) => lastNode(lines, row, jump)));
 }
 
-const LAST_ROWS = 8;
-const LAST_LINES = 10;
+/** So much of a column may stay blank. */
+const BLANK_PX = 120;
 
-/** The culprit's last lines; of its events only those that hold a traceback. @param {Lines} lines */
-function lastRows(lines) {
-  /** @type {number[]} */
-  const found = [];
-  for (let row = lines.count - 1; row >= 0 && found.length < LAST_ROWS; row--) {
-    if (!lines.speakers[lines.speaker[row]].culprit) continue;
-    if (!lines.event[row] || said(lines.texts[row]).trim().includes("\n")) found.unshift(row);
-  }
-  return found;
+/** The last lines stand where they leave least of a column blank: in either one, or, where they are long, below both. */
+function balanceColumns() {
+  const [first, second, below] = [element("first-column"), element("second-column"), element("last-column")];
+  const last = element("last-part");
+  below.append(last);
+  const { offsetTop, offsetHeight: left } = first;
+  const right = second.offsetHeight;
+  second.append(last);
+  if (last.hidden || second.offsetTop !== offsetTop) return;
+  const long = second.offsetHeight - right;
+  const [inFirst, inSecond] = [Math.abs(left + long - right), Math.abs(right + long - left)];
+  if (Math.min(inFirst, inSecond) > Math.max(BLANK_PX, Math.abs(left - right))) below.append(last);
+  else if (inFirst < inSecond) first.append(last);
 }
+
+const LAST_LINES = 10;
 
 /** @param {Lines} lines @param {number} row @param {(row: number) => void} jump */
 function lastNode(lines, row, jump) {
   const node = made("li", levelKind(lines.severity[row]));
   const line = button("last-line", "", () => jump(row));
   const words = made("span", "said");
-  writeColoured(words, tailOf(said(lines.texts[row])));
+  writeLines(words, tailOf(said(lines.texts[row])));
+  if (lines.event[row]) signEvent(words);
+  line.classList.toggle("long", words.children.length > 1);
   line.append(made("span", "when", `${spellOffset(lines.times[row])} s`), words);
   node.append(line);
   return node;
 }
 
-/** Of a long text the end, from a frame on where there is one: an exception says there what it is. @param {string} words */
+/** Of a long text the end, from a frame on where there is one: an exception says there what it is. @param {string} words @returns {string[]} */
 function tailOf(words) {
   const lines = words.replace(/\n+$/, "").split("\n");
-  if (lines.length <= LAST_LINES) return lines.join("\n");
+  if (lines.length <= LAST_LINES) return lines;
   const late = lines.slice(2 - LAST_LINES);
-  const frame = late.findIndex((line) => /^\s*File "/.test(line));
-  return [lines[0], "  \u2026", ...late.slice(Math.max(0, frame))].join("\n");
+  const frame = late.findIndex((line) => FRAME.test(line));
+  return [lines[0], "  \u2026", ...late.slice(Math.max(0, frame))];
 }

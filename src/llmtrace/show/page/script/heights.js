@@ -47,4 +47,43 @@ class Heights {
     }
     return Math.min(place, this.count - 1);
   }
+  /** The first row that begins at this height or below it. @param {number} top */
+  firstFrom(top) {
+    if (top <= 0) return 0;
+    const row = this.rowAt(top);
+    return this.top(row) < top - 1 ? Math.min(row + 1, this.count - 1) : row;
+  }
+
+  /** The first row that is not wholly above a height. @param {number} bottom */
+  hiddenFrom(bottom) {
+    if (bottom >= this.total - 1) return this.count;
+    const row = this.rowAt(bottom - 1);
+    return this.top(row) + this.heights[row] > bottom + 1 ? row : row + 1;
+  }
+}
+
+/** Where the onset stands when the table opens, of its height. */
+const ONSET_SHARE = 0.24;
+/** The table is as high as what followed the onset needs, and this high at least. */
+const LEAST_PX = 320;
+
+/** @typedef {{top: number, height: number, tail: number}} Fit where a table begins, how high it is, and how much room is below its last row */
+
+/**
+ * Room for what followed the onset, whole rows above and below.
+ * @param {Heights} heights @param {number} onset its place @param {number} most @returns {Fit}
+ */
+function fitOnset(heights, onset, most) {
+  const at = heights.top(onset);
+  const height = Math.min(most, Math.max(LEAST_PX, Math.ceil((heights.total - at) / (1 - ONSET_SHARE))));
+  const top = heights.top(heights.firstFrom(at - height * ONSET_SHARE));
+  const last = heights.hiddenFrom(top + height);
+  if (last < heights.count) return { top, height: heights.top(last) - top, tail: 0 };
+  return { top, height, tail: Math.max(0, top + height - heights.total) };
+}
+
+/** The last rows that are whole. @param {Heights} heights @param {number} most @returns {Fit} */
+function fitEnd(heights, most) {
+  const top = heights.top(heights.firstFrom(heights.total - most));
+  return { top, height: Math.max(LEAST_PX / 2, heights.total - top), tail: 0 };
 }

@@ -1,9 +1,19 @@
-// A lane a rank, by node: laid out, drawn on a canvas as high as what is in view, labelled by elements beside it.
+// A lane a rank, by node: laid out, drawn on a canvas as high as what is in view, labelled by elements beside it. Its marks are on a canvas of their own,
+// above the lines that go through everything.
 
 const CAPTION_PX = 24;
-const ALONE_PX = 30;
+const ALONE_PX = 36;
 const CROWD_PX = 22;
 const MEMBER_PX = 16;
+/** Below its lane: a line of a note, and how much of its width a word that does not fit may leave. */
+const NOTE_LINE_PX = 15;
+const NOTE_LEFT_PX = 70;
+/** From this height on a note beside its lane may take two lines. */
+const TWO_LINES_PX = 30;
+/** From so many pixels a step, a line is between steps. */
+const SEPARATED_PX = 6;
+/** So much of the line of a living process is to be seen before the legend says what it is. */
+const IDLE_PX = 3;
 
 class Lanes {
   /** @param {Axis} axis */
@@ -14,6 +24,9 @@ class Lanes {
     this.names = element("lane-names");
     this.remarks = element("lane-notes");
     this.canvas = canvasById("lane-canvas");
+    this.marks = canvasById("mark-canvas");
+    /** @type {Drawn} */
+    this.drawn = nothingDrawn();
     /** @type {Set<number>} places of the lanes that are unfolded */
     this.unfolded = new Set();
     /** @type {LaneRow[]} */
@@ -39,7 +52,8 @@ class Lanes {
 
   layOut() {
     if (!this.data) return;
-    this.rows = laidOut(this.data.tracks, this.unfolded, (lane) => this.trackOf(lane));
+    this.below = getComputedStyle(this.box).getPropertyValue("--notes-below").trim() === "1";
+    this.rows = laidOut(this.data.tracks, this.unfolded, (lane) => this.trackOf(lane), this.below ? this.box.clientWidth : 0);
     const last = this.rows[this.rows.length - 1];
     this.height = last ? last.top + last.height : 0;
     this.space.style.height = `${this.height}px`;
@@ -84,38 +98,80 @@ class Lanes {
   /** @param {Colours} colours */
   draw(colours) {
     const rows = this.shown();
-    const context = sized(this.canvas, this.axis.width, this.box.clientHeight);
+    const [width, height] = [this.axis.width, this.box.clientHeight];
+    const context = sized(this.canvas, width, height);
+    const above = sized(this.marks, width + 2 * BLEED_PX, height);
+    this.marks.style.marginTop = `${-height}px`;
     context.translate(0, -this.box.scrollTop);
+    above.translate(BLEED_PX, -this.box.scrollTop);
+    this.drawn = { ...nothingDrawn(), shares: this.data !== undefined && inShares(this.data.tracks, this.axis) };
     for (const row of rows) if (row.track) this.drawRow(context, row, row.track, colours);
-    for (const row of rows) if (row.track) drawMarks(context, row, row.track.lane, this.axis, colours);
+    for (const row of rows) if (row.track) drawMarks(above, row, row.track.lane, this.axis, colours, this.drawn.marks);
     this.label(rows);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {LaneRow} row @param {Track} track @param {Colours} colours */
   drawRow(context, row, track, colours) {
-    const inset = row.height > 20 ? 4 : row.height > 14 ? 2 : 1;
-    const [top, height] = [row.top + inset, row.height - 2 * inset];
-    const { lane } = track;
-    const left = this.axis.x(lane.start_us);
-    const right = Math.min(this.axis.width, this.axis.x(lane.end_us ?? this.axis.window.to));
-    context.fillStyle = colours.idle;
-    context.fillRect(left, row.top + row.height / 2 - 0.5, Math.max(0, right - left), 1);
+    const inset = row.band > 20 ? 4 : row.band > 14 ? 2 : 1;
+    const [top, height] = [row.top + inset, row.band - 2 * inset];
+    const { axis, drawn } = this;
+    this.drawAlive(context, row, track, colours);
     const ratio = window.devicePixelRatio || 1;
-    const image = lanePixels(track, this.axis, colours.packed, this.canvas.width, Math.max(1, Math.round(height * ratio)));
-    blend(context, image, top, height, this.axis.width);
-    drawOpen(context, track, this.axis, colours, top, height);
+    const image = lanePixels(track, axis, colours.packed, this.canvas.width, Math.max(1, Math.round(height * ratio)), drawn.shares, drawn.phases);
+    blend(context, image, top, height, axis.width);
+    if (!drawn.shares && axis.pixels(track.rhythm_us) >= SEPARATED_PX) this.drawBegins(context, track, colours, top, height);
+    drawOpen(context, track, axis, colours, top, height, drawn.open);
+  }
+
+  /**
+   * A thin line while the process lives: it is seen where no step is.
+   * @param {CanvasRenderingContext2D} context @param {LaneRow} row @param {Track} track @param {Colours} colours
+   */
+  drawAlive(context, row, track, colours) {
+    const { lane } = track;
+    const left = Math.max(0, this.axis.x(lane.start_us));
+    const right = Math.min(this.axis.width, this.axis.x(lane.end_us ?? this.axis.window.to));
+    if (right <= left) return;
+    context.fillStyle = colours.idle;
+    context.fillRect(left, row.top + row.band / 2 - 0.75, right - left, 1.5);
+    this.drawn.idle ||= right - left - this.axis.pixels(spentIn(track, this.axis.view)) > IDLE_PX;
+  }
+
+  /**
+   * A line where each step begins.
+   * @param {CanvasRenderingContext2D} context @param {Track} track @param {Colours} colours @param {number} top @param {number} height
+   */
+  drawBegins(context, { begins, starts }, colours, top, height) {
+    const { axis } = this;
+    context.fillStyle = colours.muted;
+    const first = placeOf(begins, placeOf(starts, axis.view.from));
+    for (let step = first; step < begins.length && starts[begins[step]] <= axis.view.to; step++) {
+      context.fillRect(Math.round(axis.x(starts[begins[step]])) - 0.5, top - 2, 1, height + 4);
+      this.drawn.begins = true;
+    }
   }
 
   /** @param {LaneRow[]} rows */
   label(rows) {
-    this.names.replaceChildren(...rows.map((row) => this.nameOf(row)));
-    this.remarks.replaceChildren(...rows.filter((row) => row.track).map((row) => noteOf(row)));
+    this.names.replaceChildren(...rows.map((row) => this.nameOf(row)), ...this.scaleOf(rows));
+    const noted = rows.filter((row) => row.track && (!this.below || row.height > row.band));
+    this.remarks.replaceChildren(...noted.map((row) => noteOf(row, this.below === true)));
+  }
+
+  /** What height means, beside the first lane of shares. @param {LaneRow[]} rows */
+  scaleOf(rows) {
+    const row = rows.find((found) => found.kind === "lane" && found.track);
+    if (!this.drawn.shares || !row) return [];
+    const node = made("div", "lane-scale");
+    putAt(node, row.top, row.band);
+    node.append(made("span", "", "100 %"), made("span", "", "0"));
+    return [node];
   }
 
   /** @param {LaneRow} row */
   nameOf(row) {
     const node = made("div", `lane-name ${row.kind}`);
-    putAt(node, row);
+    putAt(node, row.top, row.band);
     if (!row.track) {
       node.append(made("span", "caption", row.caption));
       return node;
@@ -140,7 +196,8 @@ class Lanes {
   foldOf(row, lane) {
     if (row.kind !== "lane" || !lane.members.length) return made("span", "fold none");
     const open = this.unfolded.has(row.place);
-    const node = button("fold", open ? "\u25be" : "\u25b8", () => this.toggle(row.place));
+    const node = button("fold", "", () => this.toggle(row.place));
+    node.append(sign("sign-chevron", "chevron"));
     node.setAttribute("aria-expanded", String(open));
     node.setAttribute("aria-label", text(open ? "ui.fold" : "ui.unfold", { count: lane.members.length }));
     node.title = node.getAttribute("aria-label") || "";
@@ -148,17 +205,22 @@ class Lanes {
   }
 }
 
-/** @param {Track[]} tracks @param {Set<number>} unfolded @param {(lane: Lane) => Track} decode @returns {LaneRow[]} */
-function laidOut(tracks, unfolded, decode) {
+/**
+ * @param {Track[]} tracks @param {Set<number>} unfolded @param {(lane: Lane) => Track} decode
+ * @param {number} below how wide notes are that are below their lanes; 0: they are beside them
+ * @returns {LaneRow[]}
+ */
+function laidOut(tracks, unfolded, decode, below) {
   /** @type {Map<string, number[]>} */
   const nodes = new Map();
   tracks.forEach((track, place) => nodes.set(track.lane.node, [...(nodes.get(track.lane.node) || []), place]));
   /** @type {LaneRow[]} */
   const rows = [];
   let top = 0;
-  /** @param {LaneRow["kind"]} kind @param {number} height @param {Track | null} track @param {number} place @param {string} caption */
-  const add = (kind, height, track, place, caption) => {
-    rows.push({ kind, top, height, track, place: place, caption });
+  /** @param {LaneRow["kind"]} kind @param {number} band @param {Track | null} track @param {number} place @param {string} caption */
+  const add = (kind, band, track, place, caption) => {
+    const height = band + (kind === "lane" && track && below ? noteHeight(track.lane, below) : 0);
+    rows.push({ kind, top, height, band, track, place, caption });
     top += height;
   };
   for (const [node, places] of nodes) {
@@ -171,19 +233,47 @@ function laidOut(tracks, unfolded, decode) {
   return rows;
 }
 
-/** @param {HTMLElement} node @param {LaneRow} row */
-function putAt(node, row) {
-  node.style.top = `${row.top}px`;
-  node.style.height = `${row.height}px`;
+/** @param {Lane} lane */
+function noteWords(lane) {
+  return lane.notes.map(said).join(" \u00b7 ");
 }
 
-/** How far, how fast, how it ended. @param {LaneRow} row */
-function noteOf(row) {
+/** @param {Lane} lane @param {number} width */
+function noteHeight(lane, width) {
+  const words = noteWords(lane);
+  if (!words) return 0;
+  const needed = widthOf(words, `12px ${getComputedStyle(document.body).fontFamily}`);
+  return (needed <= width - 10 ? 1 : Math.ceil(needed / Math.max(NOTE_LEFT_PX, width - NOTE_LEFT_PX))) * NOTE_LINE_PX + 4;
+}
+
+/** @param {HTMLElement} node @param {number} top @param {number} height */
+function putAt(node, top, height) {
+  node.style.top = `${top}px`;
+  node.style.height = `${height}px`;
+}
+
+/** @returns {Drawn} */
+function nothingDrawn() {
+  return { phases: new Set(), open: new Set(), marks: new Set(), begins: false, idle: false, shares: false };
+}
+
+/** How much of a stretch went to steps. @param {Track} track @param {Stretch} view */
+function spentIn({ starts, ends }, view) {
+  let sum = 0;
+  for (let index = placeOf(ends, view.from); index < starts.length && starts[index] < view.to; index++) {
+    sum += Math.min(ends[index], view.to) - Math.max(starts[index], view.from);
+  }
+  return sum;
+}
+
+/** How far, how fast, how it ended. @param {LaneRow} row @param {boolean} below */
+function noteOf(row, below) {
   const lane = /** @type {Track} */ (row.track).lane;
-  const node = made("div", "lane-note", lane.notes.map(said).join(" \u00b7 "));
+  const node = made("div", "lane-note", noteWords(lane));
   node.classList.toggle("culprit", lane.culprit);
+  node.classList.toggle("roomy", row.band >= TWO_LINES_PX);
   node.title = node.textContent || "";
-  putAt(node, row);
+  putAt(node, below ? row.top + row.band : row.top, below ? row.height - row.band : row.band);
   return node;
 }
 

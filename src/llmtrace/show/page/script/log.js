@@ -8,6 +8,10 @@ const AROUND_PX = 400;
 const CLAMPED_LINES = 3;
 /** So many rows before and after the zero are printed. */
 const PRINTED = 60;
+/** Where a row stands that is jumped to. */
+const JUMP_SHARE = 0.4;
+/** What is said below the last row needs so much room. */
+const END_PX = 40;
 
 class LogTable {
   /** @param {Axis} axis */
@@ -16,6 +20,10 @@ class LogTable {
     this.body = element("log-body");
     this.space = element("log-space");
     this.box = element("log-rows");
+    this.more = element("log-more");
+    this.end = element("log-end");
+    /** Room below the last row, so that the onset can stand where it does when the table opens. */
+    this.tail = 0;
     /** @type {Filter} */
     this.filter = { words: "", ranks: null, level: 0, stretch: null };
     /** @type {Int32Array} rows that are shown, the divider among them */
@@ -42,6 +50,7 @@ class LogTable {
     this.body.addEventListener("scroll", () => this.ask());
     for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) this.body.addEventListener(kind, () => (this.held = null), { passive: true });
     this.box.addEventListener("click", (event) => this.click(event));
+    this.more.addEventListener("click", () => this.page());
     new ResizeObserver(() => this.resized()).observe(this.body);
   }
 
@@ -69,7 +78,7 @@ class LogTable {
     this.matches = found.length;
     this.items = this.divided(found);
     this.layOut();
-    if (this.held !== null) this.bringIn(this.held, 0.4);
+    if (this.held !== null) this.bringIn(this.held, JUMP_SHARE);
     this.render();
     this.onShown();
   }
@@ -107,13 +116,8 @@ class LogTable {
   guess(row) {
     if (row === DIVIDER) return LINE_PX + 2 * ROW_PAD_PX;
     const words = this.textOf(row);
-    const lines = this.unfolded.has(row) ? this.wholeLines(words) + 1 : Math.min(CLAMPED_LINES, Math.ceil(Math.max(1, words.length) / this.columns));
+    const lines = this.unfolded.has(row) ? wholeLines(words, this.columns) + 1 : Math.min(CLAMPED_LINES, Math.ceil(Math.max(1, words.length) / this.columns));
     return (lines + (this.narrow ? 1 : 0)) * LINE_PX + ROW_PAD_PX;
-  }
-
-  /** @param {string} words */
-  wholeLines(words) {
-    return words.split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / this.columns)), 0);
   }
 
   resized() {
@@ -122,7 +126,7 @@ class LogTable {
     this.measureColumns();
     if (columns !== this.columns) {
       this.layOut();
-      if (kept !== null) this.bringIn(kept, 0.4);
+      if (kept !== null) this.bringIn(kept, JUMP_SHARE);
     }
     this.ask();
   }
@@ -137,7 +141,7 @@ class LogTable {
   anchorRow() {
     if (!this.items.length) return null;
     if (this.active !== null && this.placeOfRow(this.active) >= 0) return this.active;
-    return this.items[this.heights.rowAt(this.body.scrollTop + this.body.clientHeight * 0.4)];
+    return this.items[this.heights.rowAt(this.body.scrollTop + this.body.clientHeight * JUMP_SHARE)];
   }
 
   /** @param {number} row */
@@ -145,12 +149,21 @@ class LogTable {
     return this.items.indexOf(row);
   }
 
-  /** Scrolls so that a row, or the nearest one in time, is at this share of the height. @param {number} row @param {number} share */
+  /**
+   * Scrolls so that a row, or the nearest one in time, is at this share of the height, and the first row is whole.
+   * @param {number} row @param {number} share
+   */
   bringIn(row, share) {
     const place = this.nearestPlace(row);
     if (place < 0) return;
-    this.space.style.height = `${this.heights.total}px`;
-    this.body.scrollTop = this.heights.top(place) - this.body.clientHeight * share;
+    this.spread();
+    const top = this.heights.top(place) - this.body.clientHeight * share;
+    this.body.scrollTop = this.heights.top(this.heights.firstFrom(top));
+  }
+
+  /** Gives the rows their room. */
+  spread() {
+    this.space.style.height = `${this.heights.total + this.tail}px`;
   }
 
   /** @param {number} row */
@@ -172,10 +185,11 @@ class LogTable {
     const into = top - this.heights.top(anchor);
     this.fill(first, this.lastFrom(first, top + this.body.clientHeight + AROUND_PX));
     this.measure();
-    this.space.style.height = `${this.heights.total}px`;
+    this.spread();
     this.box.style.transform = `translateY(${this.heights.top(first)}px)`;
     const settled = this.heights.top(anchor) + into;
     if (Math.abs(settled - top) > 1) this.body.scrollTop = settled;
+    this.writeMore();
   }
 
   /** @param {number} first @param {number} bottom */
@@ -232,16 +246,51 @@ class LogTable {
     this.render();
   }
 
-  /** Where the table opens: the onset, with what was said before it. */
+  /** Where the table opens: the onset with a few rows before it and as many after it as there is room for, else the end; every row is whole. */
   open() {
     const page = this.data?.page;
     if (!page) return;
     this.held = null;
-    if (page.zero_is_onset) this.bringIn(DIVIDER, 0.62);
-    else this.body.scrollTop = this.heights.total;
+    this.unfit();
+    const row = page.zero_is_onset ? DIVIDER : this.items[this.items.length - 1];
+    for (let turn = 0; turn < 2; turn++) {
+      this.bringIn(row, page.zero_is_onset ? ONSET_SHARE : 1);
+      this.render();
+    }
+    if (!this.items.length) return;
+    const most = this.body.clientHeight;
+    const fit = page.zero_is_onset ? fitOnset(this.heights, Math.max(0, this.nearestPlace(DIVIDER)), most) : fitEnd(this.heights, most);
+    this.body.style.setProperty("--log", `${fit.height}px`);
+    this.tail = fit.tail;
+    this.spread();
+    this.body.scrollTop = fit.top;
     this.render();
-    if (page.zero_is_onset) this.bringIn(DIVIDER, 0.62);
-    else this.body.scrollTop = this.heights.total;
+  }
+
+  /** As high as the style sheet says. */
+  unfit() {
+    this.tail = 0;
+    this.body.style.removeProperty("--log");
+  }
+
+  /** How many rows are below what is in view; where the last one is cut, it fades. */
+  writeMore() {
+    const bottom = this.body.scrollTop + this.body.clientHeight;
+    const below = this.heights.hiddenFrom(bottom);
+    const count = this.items.length - below - (this.items.indexOf(DIVIDER, below) < 0 ? 0 : 1);
+    this.more.classList.toggle("none", count <= 0);
+    this.more.textContent = text(count === 1 ? "ui.one_below" : "ui.below", { count });
+    element("log").classList.toggle("cut", below < this.items.length && this.heights.top(below) < bottom - 1);
+    this.end.hidden = this.tail < END_PX;
+    this.end.style.top = `${this.heights.total}px`;
+    this.end.textContent = text("ui.nothing_after", { after: spellAfter(this.data ? this.data.page.end_us : 0) });
+  }
+
+  /** Goes on below. */
+  page() {
+    this.held = null;
+    this.body.scrollTop = this.heights.top(Math.min(this.items.length - 1, this.heights.hiddenFrom(this.body.scrollTop + this.body.clientHeight)));
+    this.render();
   }
 
   /** @param {number} place */
@@ -255,13 +304,14 @@ class LogTable {
 
   /** @param {number} row */
   lineNode(row) {
-    const { times, severity, speakers, speaker, texts, event } = /** @type {Lines} */ (this.lines);
+    const { times, severity, speakers, speaker, texts, event, effect } = /** @type {Lines} */ (this.lines);
     const who = speakers[speaker[row]];
     const node = made("div", `row ${levelKind(severity[row])}`);
     node.id = `row-${row}`;
     node.dataset.row = String(row);
     node.classList.toggle("culprit", who.culprit);
     node.classList.toggle("event", event[row] === 1);
+    node.classList.toggle("effect", effect[row] === 1);
     this.markActive(node, row);
     const when = cell("when", spellOffset(times[row]));
     when.title = spellClock(this.axis.zero_ms + times[row] / 1000);
@@ -279,25 +329,7 @@ class LogTable {
 
   /** @param {number} row @param {string} words @param {boolean} event */
   saidCell(row, words, event) {
-    const node = cell("said", "");
-    const lines = words.replace(/\n+$/, "").split("\n");
-    const open = this.unfolded.has(row);
-    const long = lines.length > 1 || words.length > CLAMPED_LINES * this.columns;
-    const body = made("span", open || !long ? "whole" : "clamped");
-    writeColoured(body, open ? lines.join("\n") : summary(lines));
-    if (event) body.prepend(sign("sign-event"));
-    node.append(body);
-    if (long) node.append(this.foldButton(row, lines.length, open));
-    return node;
-  }
-
-  /** @param {number} row @param {number} lines @param {boolean} open */
-  foldButton(row, lines, open) {
-    const words = open ? text("ui.fold_lines") : lines > 1 ? text("ui.lines", { count: lines }) : text("ui.more");
-    const node = button("unfold", words, () => this.toggle(row));
-    node.prepend(sign(open ? "sign-fold" : "sign-unfold"));
-    node.setAttribute("aria-expanded", String(open));
-    return node;
+    return saidCell(words, event, this.unfolded.has(row), CLAMPED_LINES * this.columns, () => this.toggle(row));
   }
 
   /** @param {number} row */
@@ -336,9 +368,9 @@ class LogTable {
   jump(row) {
     this.held = row;
     this.activate(row);
-    this.bringIn(row, 0.4);
+    this.bringIn(row, JUMP_SHARE);
     this.render();
-    this.bringIn(row, 0.4);
+    this.bringIn(row, JUMP_SHARE);
   }
 
   /** The next row by so many; the divider is passed over. @param {number} by */
@@ -363,12 +395,6 @@ class LogTable {
 
   /** The shown row that is nearest to a moment, of one of these ranks where there are any. @param {number} at @param {(number | null)[] | null} ranks */
   rowNear(at, ranks) {
-    const { times, speakers, speaker } = /** @type {Lines} */ (this.lines);
-    let best = -1;
-    for (const row of this.items) {
-      if (row === DIVIDER || (ranks && !ranks.includes(speakers[speaker[row]].rank))) continue;
-      if (best < 0 || Math.abs(times[row] - at) < Math.abs(times[best] - at)) best = row;
-    }
-    return best;
+    return nearestRow(/** @type {Lines} */ (this.lines), this.items, at, ranks);
   }
 }

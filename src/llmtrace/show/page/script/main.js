@@ -24,6 +24,7 @@ class App {
     log.onRow = (row) => axis.mark(this.data.lines.times[row]);
     log.onShown = () => controls.writeCount();
     picture.onDrawn = () => this.drawn();
+    picture.onResized = balanceColumns;
     picture.lanes.onRanks = (ranks) => controls.only(ranks, text("ui.ranks_of_lane", { count: ranks.length }));
     pointer.onClick = (at, row) => this.clicked(at, row);
     matchMedia("print").addEventListener("change", (event) => this.print(event.matches));
@@ -46,7 +47,7 @@ class App {
     writeHead(this.data.page);
     writeEvidence(this.data.page, (item) => this.jump(item));
     writeLastWords(this.data, (row) => this.jumpToRow(row));
-    element("numbers-title").hidden = !this.data.measured.length;
+    element("strips-part").hidden = !this.data.measured.length;
     this.controls.write(this.data.page);
     this.picture.take(this.data);
     this.log.take(this.data);
@@ -182,6 +183,7 @@ class App {
   timedFilter() {
     const begun = performance.now();
     this.log.filter.stretch = this.axis.selection;
+    this.log.unfit();
     this.log.apply();
     performance.measure("llmtrace:filter", { start: begun, end: performance.now() });
   }

@@ -1,11 +1,15 @@
-// The closed phases of a lane as pixels: every column of the screen is one colour where steps can be told apart, and shares of the time where they cannot.
+// The closed phases of a lane as pixels: every column of the screen is one colour where steps can be told apart, and where they cannot, as many steps as
+// are wide enough together are a stack of their phases' shares.
 
-/** Below this many pixels a step, a lane shows shares instead of single phases. */
+/** Below this many pixels a step, lanes show shares instead of single phases. */
 const APART_PX = 4;
+/** So wide is a stack of shares, at least. */
+const STACK_PX = 4;
 
-/** Whether steps are too narrow to be told apart. @param {Track} track @param {Axis} axis */
-function inShares(track, axis) {
-  return track.rhythm_us > 0 && (track.rhythm_us / axis.span) * axis.width < APART_PX;
+/** Whether steps are too narrow to be told apart: the same for all lanes, by the middle one. @param {Track[]} tracks @param {Axis} axis */
+function inShares(tracks, axis) {
+  const rhythm_us = middleOf(tracks.map((track) => track.rhythm_us).filter((length_us) => length_us > 0));
+  return rhythm_us > 0 && axis.pixels(rhythm_us) < APART_PX;
 }
 
 /**
@@ -40,45 +44,10 @@ function addShare(shares, left, right, columns, phases, phase) {
 }
 
 /**
- * Each column averaged over `reach` columns around it; where a column is empty it stays so: gaps and ends are as sharp as they are.
- * @param {Float32Array} shares @param {number} columns @param {number} phases @param {number} reach
- */
-function smoothed(shares, columns, phases, reach) {
-  const result = new Float32Array(shares.length);
-  const sums = new Float64Array(columns + 1);
-  for (let phase = 0; phase < phases; phase++) {
-    for (let column = 0; column < columns; column++) sums[column + 1] = sums[column] + shares[column * phases + phase];
-    for (let column = 0; column < columns; column++) {
-      const [from, to] = [Math.max(0, column + 0.5 - reach / 2), Math.min(columns, column + 0.5 + reach / 2)];
-      result[column * phases + phase] = (between(sums, to) - between(sums, from)) / (to - from);
-    }
-  }
-  for (let column = 0; column < columns; column++) refill(result, shares, column * phases, phases);
-  return result;
-}
-
-/** A sum up to a place between two columns. @param {Float64Array} sums @param {number} at */
-function between(sums, at) {
-  const before = Math.floor(at);
-  return before >= sums.length - 1 ? sums[sums.length - 1] : sums[before] + (at - before) * (sums[before + 1] - sums[before]);
-}
-
-/**
- * Makes an averaged column as full as it was; one that was at least half full, as full as its neighbours.
- * @param {Float32Array} averaged @param {Float32Array} shares @param {number} from @param {number} phases
- */
-function refill(averaged, shares, from, phases) {
-  let [now, was] = [0, 0];
-  for (let phase = from; phase < from + phases; phase++) [now, was] = [now + averaged[phase], was + shares[phase]];
-  const factor = now > 0 ? (was >= 0.5 ? Math.min(1, Math.max(was, now)) : was) / now : 0;
-  for (let phase = from; phase < from + phases; phase++) averaged[phase] *= factor;
-}
-
-/**
  * One line of pixels: the phase that most of a column went to, as dense as the column is full.
- * @param {Float32Array} shares @param {Uint32Array} colours @param {Uint32Array} line
+ * @param {Float32Array} shares @param {Uint32Array} colours @param {Uint32Array} line @param {Set<number>} drawn
  */
-function paintLine(shares, colours, line) {
+function paintLine(shares, colours, line, drawn) {
   const phases = colours.length;
   for (let column = 0; column < line.length; column++) {
     let best = -1;
@@ -90,6 +59,7 @@ function paintLine(shares, colours, line) {
       if (share > most) [most, best] = [share, phase];
     }
     line[column] = best < 0 ? 0 : faded(colours[best], full);
+    if (best >= 0) drawn.add(best);
   }
 }
 
@@ -98,32 +68,74 @@ function faded(colour, share) {
   return share >= 0.98 ? colour : ((Math.round(255 * Math.max(0.25, share)) << 24) | (colour & 0xffffff)) >>> 0;
 }
 
-/** A lane's picture. @param {Track} track @param {Axis} axis @param {Uint32Array} colours @param {number} columns @param {number} rows in device pixels */
-function lanePixels(track, axis, colours, columns, rows) {
+/**
+ * A lane's picture; `drawn` learns which phases are in it.
+ * @param {Track} track @param {Axis} axis @param {Uint32Array} colours @param {number} columns @param {number} rows in device pixels
+ * @param {boolean} stacked @param {Set<number>} drawn
+ */
+function lanePixels(track, axis, colours, columns, rows, stacked, drawn) {
   const image = new ImageData(columns, rows);
   const pixels = new Uint32Array(image.data.buffer);
-  const shares = columnShares(track, axis, columns, colours.length);
-  const step = (track.rhythm_us / axis.span) * columns;
-  if (inShares(track, axis)) paintStacks(smoothed(shares, columns, colours.length, Math.max(2, 2 * step)), colours, pixels, columns, rows);
-  else {
-    paintLine(shares, colours, pixels.subarray(0, columns));
+  if (stacked) {
+    const scale = columns / axis.span;
+    for (const stack of stacksOf(track, axis, colours.length)) paintStack(stack, (at) => (at - axis.view.from) * scale, colours, pixels, columns, rows, drawn);
+  } else {
+    paintLine(columnShares(track, axis, columns, colours.length), colours, pixels.subarray(0, columns), drawn);
     for (let row = 1; row < rows; row++) pixels.copyWithin(row * columns, 0, columns);
   }
   return image;
 }
 
+/** @typedef {{from: number, to: number, spent: Float64Array}} Stack steps that are drawn as one, and how long each phase took in them */
+
 /**
- * Every column as a stack: each phase as high as its share.
- * @param {Float32Array} shares @param {Uint32Array} colours @param {Uint32Array} pixels @param {number} columns @param {number} rows
+ * The steps in view, so many together as are wide enough. Which ones are together depends on their number alone: panning does not regroup them.
+ * @param {Track} track @param {Axis} axis @param {number} phases
  */
-function paintStacks(shares, colours, pixels, columns, rows) {
-  for (let column = 0; column < columns; column++) {
-    let below = 0;
-    for (let phase = 0; phase < colours.length; phase++) {
-      const next = below + shares[column * colours.length + phase];
-      const [top, bottom] = [Math.round((1 - Math.min(1, next)) * rows), Math.round((1 - Math.min(1, below)) * rows)];
-      for (let row = top; row < bottom; row++) pixels[row * columns + column] = colours[phase];
-      below = next;
+function* stacksOf(track, axis, phases) {
+  const { begins, starts, ends, rhythm_us } = track;
+  const together = Math.max(1, Math.ceil(STACK_PX / Math.max(1e-9, axis.pixels(rhythm_us))));
+  const first = placeOf(begins, placeOf(ends, axis.view.from) + 1) - 1;
+  for (let step = Math.max(0, first - (first % together)); step < begins.length && starts[begins[step]] < axis.view.to; step += together) {
+    const last = step + together < begins.length ? begins[step + together] : starts.length;
+    yield* stacksBetween(track, begins[step], last, axis.span / axis.width, phases);
+  }
+}
+
+/**
+ * One stack, or several where for more than a pixel nothing closed is there.
+ * @param {Track} track @param {number} first @param {number} last @param {number} pixel_us @param {number} phases
+ */
+function* stacksBetween(track, first, last, pixel_us, phases) {
+  /** @type {Stack | null} */
+  let stack = null;
+  for (let index = first; index < last; index++) {
+    if (track.phases[index] < 0) continue;
+    if (stack && track.starts[index] - stack.to > pixel_us) {
+      yield stack;
+      stack = null;
     }
+    stack ??= { from: track.starts[index], to: 0, spent: new Float64Array(phases) };
+    stack.to = track.ends[index];
+    stack.spent[track.phases[index]] += track.ends[index] - track.starts[index];
+  }
+  if (stack) yield stack;
+}
+
+/**
+ * Each phase as high as its share of the stack's time.
+ * @param {Stack} stack @param {(at: number) => number} column @param {Uint32Array} colours @param {Uint32Array} pixels
+ * @param {number} columns @param {number} rows @param {Set<number>} drawn
+ */
+function paintStack(stack, column, colours, pixels, columns, rows, drawn) {
+  const left = Math.max(0, Math.round(column(stack.from)));
+  const right = Math.min(columns, Math.max(Math.round(column(stack.to)), Math.round(column(stack.from)) + 1));
+  let below = 0;
+  for (let phase = 0; phase < colours.length; phase++) {
+    const next = below + stack.spent[phase] / (stack.to - stack.from);
+    const [top, bottom] = [Math.round((1 - Math.min(1, next)) * rows), Math.round((1 - Math.min(1, below)) * rows)];
+    for (let row = top; row < bottom; row++) pixels.fill(colours[phase], row * columns + left, row * columns + Math.max(left, right));
+    if (bottom > top && right > left) drawn.add(phase);
+    below = next;
   }
 }

@@ -1,9 +1,6 @@
 // The picture as a whole: ruler, overview, lines through lanes and strips, and a draw at most once a frame.
 
 const OVERVIEW_PX = 26;
-const RULER_PX = 22;
-/** So near to the zero no other tick is written. */
-const ZERO_ROOM_PX = 46;
 
 class Picture {
   /** @param {Axis} axis */
@@ -13,13 +10,16 @@ class Picture {
     this.lanes = new Lanes(axis);
     this.strips = new Strips(axis);
     this.over = element("over");
-    this.ruler = element("ruler-plot");
+    this.ruler = new Ruler(axis);
+    this.legend = new Legend();
     this.overview = canvasById("overview");
     this.brush = element("brush");
     this.measure = element("overview-box");
     this.pending = false;
     /** @type {() => void} after a complete draw */
     this.onDrawn = () => {};
+    /** @type {() => void} */
+    this.onResized = () => {};
     this.lanes.onLayout = () => this.ask();
     axis.listeners.push((what) => (what === "cursor" ? this.drawCursor() : this.ask()));
     new ResizeObserver(() => this.measure.clientWidth !== this.axis.width && this.resize()).observe(this.box);
@@ -32,12 +32,13 @@ class Picture {
     this.lanes.take(data);
     this.strips.take(data);
     this.box.classList.toggle("no-notes", !data.page.lanes.some((lane) => lane.notes.length));
-    drawLegend(data);
+    this.legend.forget();
     this.resize();
   }
 
   recolour() {
     if (this.data) this.colours = coloursOf(this.data.page);
+    this.legend.forget();
     this.ask();
   }
 
@@ -45,6 +46,9 @@ class Picture {
     const plot = Math.max(60, this.measure.clientWidth);
     this.box.style.setProperty("--plot", `${plot}px`);
     this.axis.width = plot;
+    this.lanes.layOut();
+    this.ruler.measure();
+    this.onResized();
     this.draw();
   }
 
@@ -58,33 +62,19 @@ class Picture {
   draw() {
     this.pending = false;
     if (!this.data || !this.colours) return;
-    this.drawRuler();
-    this.drawOverview();
+    this.ruler.draw(this.data.page);
+    const bad = this.drawOverview();
     this.lanes.draw(this.colours);
     this.strips.draw(this.colours);
     this.drawLines();
     this.drawCursor();
-    element("legend-share").hidden = !this.data.tracks.some((track) => inShares(track, this.axis));
+    this.legend.draw(this.data.page, this.lanes.drawn, this.colours, this.axis, bad);
     this.onDrawn();
   }
 
-  drawRuler() {
-    if (!this.data) return;
-    const zero = made("span", `tick zero ${this.data.page.zero_is_onset ? "onset" : ""}`, zeroWords(this.data.page));
-    zero.style.left = `${this.axis.x(0)}px`;
-    const away = ticks(this.axis, 84).filter((at) => Math.abs(this.axis.x(at) - this.axis.x(0)) > ZERO_ROOM_PX);
-    const nodes = away.map((at) => {
-      const node = made("span", "tick", tickWords(at));
-      node.style.left = `${this.axis.x(at)}px`;
-      return node;
-    });
-    const inside = this.axis.x(0) >= -1 && this.axis.x(0) <= this.axis.width + 1;
-    this.ruler.replaceChildren(...nodes, ...(inside ? [zero] : []));
-  }
-
-  /** Every line of the window, the bad ones in red; the brush is what is in view. */
+  /** Every line of the window, the bad ones in red; the brush is what is in view. Tells whether there are lines, and bad ones. */
   drawOverview() {
-    if (!this.data || !this.colours) return;
+    if (!this.data || !this.colours) return { lines: false, bad: false };
     const { width } = this.axis;
     const context = sized(this.overview, width, OVERVIEW_PX);
     const { from, to } = this.axis.window;
@@ -103,6 +93,7 @@ class Picture {
     const scale = width / (to - from);
     this.brush.style.left = `${(this.axis.view.from - from) * scale}px`;
     this.brush.style.width = `${Math.max(4, this.axis.span * scale)}px`;
+    return { lines: this.data.lines.count > 0, bad: counts.bad.some((count) => count > 0) };
   }
 
   /** @param {number} columns @param {number} from @param {number} to */
@@ -153,49 +144,4 @@ function placeLine(id, at, axis) {
   node.hidden = x < -0.5 || x > axis.width + 0.5;
   if (node.hidden) return;
   node.style.transform = `translateX(${x}px)`;
-  node.classList.toggle("late", x > axis.width - 64);
-}
-
-/** Only what occurs. @param {Scene} data */
-function drawLegend(data) {
-  const found = occurring(data.tracks);
-  const variables = phaseVariables(data.page);
-  const entries = data.page.phases.flatMap((phase, index) => (found.phases.has(index) ? [legendEntry(said(phase.words), swatch(variables[index]))] : []));
-  if (found.open) entries.push(legendEntry(text("ui.legend_open"), made("span", "swatch open")));
-  const marks = ["started", "failed", "died", "clean"].filter((kind) => found.marks.has(kind));
-  entries.push(...marks.map((kind) => legendEntry(text(`ui.mark_${kind}`), sign(`mark-${kind}`, kind))));
-  entries.push(legendEntry(text("ui.legend_idle"), made("span", "swatch idle")));
-  if (data.page.strips.some((strip) => strip.others)) entries.push(legendEntry(text("ui.legend_band"), made("span", "swatch band")));
-  const shares = legendEntry(text("ui.legend_share"), made("span", "swatch shares"));
-  shares.id = "legend-share";
-  element("legend").replaceChildren(...entries, shares);
-}
-
-/** @param {string} words @param {Element} picture */
-function legendEntry(words, picture) {
-  const node = made("li");
-  node.append(picture, made("span", "", words));
-  return node;
-}
-
-/** @param {string} variable */
-function swatch(variable) {
-  const node = made("span", "swatch");
-  node.style.background = `var(--${variable})`;
-  return node;
-}
-
-/** @param {Track[]} tracks */
-function occurring(tracks) {
-  const phases = new Set();
-  const marks = new Set();
-  let open = false;
-  for (const track of tracks) {
-    for (const phase of track.phases) {
-      phases.add(phase < 0 ? -1 - phase : phase);
-      if (phase < 0) open = true;
-    }
-    for (const mark of track.lane.marks) marks.add(mark.kind);
-  }
-  return { phases, marks, open };
 }

@@ -186,7 +186,7 @@ function tipLines(track, at, page, axis) {
 function phaseLines(track, index, page) {
   const phase = track.phases[index];
   const words = said(page.phases[phase < 0 ? -1 - phase : phase].words);
-  const took = spellLength(track.ends[index] - track.starts[index]);
+  const took = spellMeasured(track.ends[index] - track.starts[index]);
   const line = made("span", "", text(phase < 0 ? "ui.tip_open" : "ui.tip_phase", { phase: words, took }));
   line.prepend(swatch(phaseVariables(page)[phase < 0 ? -1 - phase : phase]));
   return [line];

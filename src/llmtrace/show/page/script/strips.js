@@ -1,13 +1,19 @@
-// Measurements on the same axis: the culprit's curve against the band of the others.
+// Measurements on the same axis: the culprit's curve against the other rank's, or against the band of the others.
 
-const STRIP_PX = 64;
-const PAD_PX = 7;
+const STRIP_PX = 76;
+/** Room above and below for half a label: the numbers of two strips do not read as one scale. */
+const PAD_PX = 14;
+/** So much of its value a strip shows at least: less is noise, not a rise. */
+const LEAST_SPAN = 0.05;
+/** Units of what is sampled and holds until the next sample; lengths of steps and what the user logs belong to their step. */
+const HELD = new Set(["bytes", "bytes_per_second", "ratio", "celsius", "watts", "hertz"]);
 
 class Strips {
   /** @param {Axis} axis */
   constructor(axis) {
     this.axis = axis;
     this.box = element("strips");
+    this.legend = element("curves");
     /** @type {{measured: Measured, canvas: HTMLCanvasElement, value: HTMLElement, scale: HTMLElement}[]} */
     this.rows = [];
   }
@@ -16,11 +22,17 @@ class Strips {
   take(data) {
     this.rows = data.measured.map((measured) => stripRow(measured));
     this.box.replaceChildren(...this.rows.map((row) => /** @type {HTMLElement} */ (row.canvas.closest(".strip"))));
+    const guilty = data.page.lanes.some((lane) => lane.culprit);
+    element("strips-part").classList.toggle("guilty", guilty);
+    this.guilty = guilty;
+    this.ends = new Map(data.tracks.map((track) => [said(track.lane.label), track.lane.end_us ?? data.page.end_us]));
+    this.legend.replaceChildren(...curveEntries(data.page.strips));
   }
 
   /** @param {Colours} colours */
   draw(colours) {
-    for (const row of this.rows) drawStrip(row.measured, row.canvas, row.scale, this.axis, colours);
+    const own = this.guilty ? colours.bad : colours.ink;
+    for (const row of this.rows) drawStrip(row.measured, row.canvas, row.scale, this.axis, { ...colours, own }, this.ends || new Map());
     this.drawValues();
   }
 
@@ -44,48 +56,95 @@ function stripRow(measured) {
   return { measured, canvas, value, scale };
 }
 
-/** @param {Measured} measured @param {number | null} at @returns {Node[]} */
-function valueWords(measured, at) {
-  const { own, others, strip } = measured;
-  const index = at === null ? own.times.length - 1 : nearest(own.times, at);
-  if (index < 0) return [];
-  const mine = made("span", "own", `${said(strip.who)}: ${spellValue(own.values[index], strip.unit)}`);
-  mine.classList.toggle("odd", !Number.isFinite(own.values[index]));
-  const beside = others ? nearest(others.times, own.times[index]) : -1;
-  if (!others || beside < 0) return [mine];
-  return [mine, made("span", "others", text("ui.others_median", { value: spellValue(others.middle[beside], strip.unit) }))];
+/** Whose a curve is, of all strips. @param {Strip[]} strips @returns {HTMLElement[]} */
+function curveEntries(strips) {
+  /** @param {Words[]} words */
+  const once = (words) => [...new Set(words.map(said))].join(", ");
+  const entries = strips.length ? [legendEntry(once(strips.map((strip) => strip.who)), made("span", "swatch curve own"))] : [];
+  const single = strips.filter((strip) => strip.other);
+  if (single.length) entries.push(legendEntry(once(single.map((strip) => strip.other_who)), made("span", "swatch curve")));
+  if (strips.some((strip) => strip.others)) entries.push(legendEntry(text("ui.legend_band"), made("span", "swatch band")));
+  return entries;
 }
 
-/** @param {Measured} measured @param {HTMLCanvasElement} canvas @param {HTMLElement} scale @param {Axis} axis @param {Colours} colours */
-function drawStrip(measured, canvas, scale, axis, colours) {
+/** @param {Measured} measured @param {number | null} at @returns {Node[]} */
+function valueWords(measured, at) {
+  const { own, other, others, strip } = measured;
+  const mine = valueAt(own.times, own.values, at);
+  if (mine === null) return [];
+  const key = at === null ? "ui.last_value" : "ui.value";
+  const words = made("span", "own", text(key, { who: strip.who, value: spellValue(mine, strip.unit) }));
+  words.classList.toggle("odd", !Number.isFinite(mine));
+  const beside = other ? valueAt(other.times, other.values, at) : others ? valueAt(others.times, others.middle, at) : null;
+  if (beside === null) return [words];
+  const value = spellValue(beside, strip.unit);
+  return [words, made("span", "others", other ? text(key, { who: strip.other_who, value }) : text("ui.others_median", { value }))];
+}
+
+/**
+ * The value nearest to a moment, else the last; null where there is none.
+ * @param {Float64Array} times @param {Float64Array} values @param {number | null} at
+ */
+function valueAt(times, values, at) {
+  const index = at === null ? times.length - 1 : nearest(times, at);
+  return index < 0 ? null : values[index];
+}
+
+/**
+ * @param {Measured} measured @param {HTMLCanvasElement} canvas @param {HTMLElement} scale @param {Axis} axis @param {Colours & {own: string}} colours
+ * @param {Map<string, number>} ends when each rank ended, by its words
+ */
+function drawStrip(measured, canvas, scale, axis, colours, ends) {
   const context = sized(canvas, axis.width, STRIP_PX);
+  const { own, other, others, strip } = measured;
   const range = rangeOf(measured, axis.view);
   /** @param {number} value */
   const y = (value) => STRIP_PX - PAD_PX - ((value - range.low) / (range.high - range.low)) * (STRIP_PX - 2 * PAD_PX);
-  context.fillStyle = colours.faint;
-  for (const level of [range.low, range.high]) context.fillRect(0, Math.round(y(level)), axis.width, 1);
-  if (measured.others) drawBand(context, measured.others, axis, y, colours);
-  drawCurve(context, measured.own, axis, y, colours.accent);
-  drawOdd(context, measured.own, axis, colours);
-  scale.replaceChildren(made("span", "high", spellValue(range.high, measured.strip.unit)), made("span", "low", spellValue(range.low, measured.strip.unit)));
+  drawGrid(context, [y(range.low), y(range.high)], axis.width, colours);
+  if (others) drawBand(context, others, axis, y, colours);
+  /** @param {Words} who */
+  const until = (who) => (HELD.has(strip.unit) ? ends.get(said(who)) : undefined);
+  if (other) drawCurve(context, other, axis, y, colours.muted, until(strip.other_who));
+  drawCurve(context, own, axis, y, colours.own, until(strip.who));
+  drawOdd(context, own, axis, colours);
+  scale.replaceChildren(made("span", "high", spellValue(range.high, strip.unit)), made("span", "low", spellValue(range.low, strip.unit)));
 }
 
-/** Least and largest of what is in view; from zero where that costs little height. @param {Measured} measured @param {Stretch} view */
+/** @param {CanvasRenderingContext2D} context @param {number[]} heights @param {number} width @param {Colours} colours */
+function drawGrid(context, heights, width, colours) {
+  context.strokeStyle = colours.idle;
+  context.lineWidth = 1;
+  context.setLineDash([1, 3]);
+  context.beginPath();
+  for (const height of heights) strokes(context, [[0, Math.round(height) + 0.5, width, Math.round(height) + 0.5]]);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+/**
+ * Least and largest of what is in view; from zero where that costs little height, and never so narrow that noise fills it.
+ * @param {Measured} measured @param {Stretch} view
+ */
 function rangeOf(measured, view) {
-  const columns = measured.others ? [measured.others.low, measured.others.high] : [];
-  const times = measured.others ? [measured.others.times, measured.others.times] : [];
+  const { own, other, others } = measured;
   let [low, high] = [Infinity, -Infinity];
-  [measured.own.values, ...columns].forEach((values, number) => {
-    const at = number ? times[number - 1] : measured.own.times;
-    const last = Math.min(values.length, placeOf(at, view.to) + 1);
-    for (let index = Math.max(0, placeOf(at, view.from) - 1); index < last; index++) {
+  /** @param {Float64Array} times @param {Float64Array} values */
+  const widen = (times, values) => {
+    const last = Math.min(values.length, placeOf(times, view.to) + 1);
+    for (let index = Math.max(0, placeOf(times, view.from) - 1); index < last; index++) {
       if (values[index] < low) low = values[index];
       if (values[index] > high) high = values[index];
     }
-  });
+  };
+  widen(own.times, own.values);
+  if (other) widen(other.times, other.values);
+  if (others) widen(others.times, others.low);
+  if (others) widen(others.times, others.high);
   if (!(low <= high)) return { low: 0, high: 1 };
   if (low > 0 && low < 0.6 * high) low = 0;
-  return low === high ? { low: low - Math.abs(low || 1) / 10, high: high + Math.abs(high || 1) / 10 } : { low, high };
+  const short = LEAST_SPAN * Math.max(Math.abs(low), Math.abs(high)) - (high - low);
+  if (low === 0 && high === 0) return { low: 0, high: 1 };
+  return short > 0 ? { low: low - short / 2, high: high + short / 2 } : { low, high };
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Envelope} band @param {Axis} axis @param {(value: number) => number} y @param {Colours} colours */
@@ -98,13 +157,19 @@ function drawBand(context, band, axis, y, colours) {
   context.closePath();
   context.fillStyle = colours.band;
   context.fill();
+  context.strokeStyle = colours.idle;
+  context.lineWidth = 1;
+  context.stroke();
   context.setLineDash([3, 3]);
   drawCurve(context, { times: band.times, values: band.middle }, axis, y, colours.muted);
   context.setLineDash([]);
 }
 
-/** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {Axis} axis @param {(value: number) => number} y @param {string} colour */
-function drawCurve(context, curve, axis, y, colour) {
+/**
+ * @param {CanvasRenderingContext2D} context @param {Curve} curve @param {Axis} axis @param {(value: number) => number} y @param {string} colour
+ * @param {number} [until] to where the last value is held flat
+ */
+function drawCurve(context, curve, axis, y, colour, until) {
   const last = Math.min(curve.times.length, placeOf(curve.times, axis.view.to) + 1);
   context.beginPath();
   context.strokeStyle = colour;
@@ -119,6 +184,7 @@ function drawCurve(context, curve, axis, y, colour) {
     }
     drawing = Number.isFinite(curve.values[index]);
   }
+  if (drawing && until !== undefined && last === curve.times.length && until > curve.times[last - 1]) context.lineTo(axis.x(until), y(curve.values[last - 1]));
   context.stroke();
   drawPoints(context, curve, axis, y, colour);
 }

@@ -36,6 +36,7 @@ interface Evidence {
   text: Words;
   lane: number | null;
   row: number | null;
+  effect: boolean;
 }
 
 interface PhaseName {
@@ -80,7 +81,10 @@ interface Strip {
   unit: Unit;
   who: Words;
   own: Series;
+  /** Several other ranks together; of a single other rank its own curve is in `other`. */
   others: Band | null;
+  other: Series | null;
+  other_who: Words;
 }
 
 interface Speaker {
@@ -97,6 +101,10 @@ interface Log {
   severity: number[];
   texts: Words[];
   events: number[];
+  /** Rows that only followed from the culprit's end. */
+  effects: number[];
+  /** Rows of what the culprit said last, and how it ended. */
+  last: number[];
   speakers: Speaker[];
   left_out: number;
 }
@@ -130,7 +138,9 @@ interface Track {
   ends: Float64Array;
   /** A place in `phases`, or -1 - place where the phase was never finished. */
   phases: Int16Array;
-  /** The closed phases' median step, as far as it can be told: what is narrower than this on screen is drawn as shares. */
+  /** Of each step its first phase. */
+  begins: Int32Array;
+  /** The median step, as far as it can be told. */
   rhythm_us: number;
 }
 
@@ -149,6 +159,7 @@ interface Envelope {
 interface Measured {
   strip: Strip;
   own: Curve;
+  other: Curve | null;
   others: Envelope | null;
 }
 
@@ -158,6 +169,8 @@ interface Lines {
   severity: number[];
   texts: Words[];
   event: Uint8Array;
+  /** What only followed from the culprit's end. */
+  effect: Uint8Array;
   speakers: Speaker[];
   count: number;
 }
@@ -174,11 +187,23 @@ interface Stretch {
   to: number;
 }
 
+/** What of a kind was drawn: places in `phases`, whole and begun but never finished, and kinds of marks; the legend says what they mean. */
+interface Drawn {
+  phases: Set<number>;
+  open: Set<number>;
+  marks: Set<string>;
+  begins: boolean;
+  idle: boolean;
+  shares: boolean;
+}
+
 /** One lane, member of a lane or caption of a node, as it is laid out. */
 interface LaneRow {
   kind: "node" | "lane" | "member";
   top: number;
   height: number;
+  /** So much of the height is the strip; below it is its note where there is no room beside it. */
+  band: number;
   track: Track | null;
   /** The place of the lane in the page; for a member, of the lane it is in. */
   place: number;

@@ -51,11 +51,16 @@ function spelled(value, how) {
   return typeof value === "number" && how && how in SPELLINGS ? SPELLINGS[how](value) : String(value);
 }
 
+/** A length that was measured: below 10 ms to a tenth of one. @param {number} us */
+function spellMeasured(us) {
+  return us >= 1000 && us < 10_000 ? `${Number((us / 1000).toFixed(1))} ms` : spellLength(us);
+}
+
 /** `37 us`, `62 ms`, `1.2 s`, `3 min 5 s`, by magnitude. @param {number} us */
 function spellLength(us) {
   const seconds = Math.abs(us) / SECOND_US;
   if (seconds < 0.001) return `${(seconds * 1e6).toFixed(0)} us`;
-  if (seconds < 1) return `${(seconds * 1e3).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
+  if (seconds < 1) return `${(seconds * 1e3).toFixed(0)} ms`;
   if (seconds < 100) return `${seconds.toFixed(1)} s`;
   const minutes = Math.floor(Math.round(seconds) / 60);
   if (minutes < 60) return `${minutes} min ${Math.round(seconds) % 60} s`;
@@ -73,10 +78,10 @@ function spellOffset(us) {
   return `${signed(rounded)}${(Math.abs(rounded) / 1000).toFixed(3)}`;
 }
 
-/** When something followed the onset, as short as says enough. @param {number} us */
+/** When something came, from the onset: `+6 ms` below a second, `+2.85 s` from there on. @param {number} us */
 function spellAfter(us) {
-  const seconds = Math.abs(us) / SECOND_US;
-  return seconds < 0.0005 ? "+0.0 s" : `${signed(us)}${seconds.toFixed(seconds < 0.0995 ? 3 : 1)} s`;
+  const ms = Math.round(us / 1000);
+  return Math.abs(ms) < 1000 ? `${signed(ms)}${Math.abs(ms)} ms` : `${signed(us)}${(Math.abs(us) / SECOND_US).toFixed(2)} s`;
 }
 
 /** `03:14:07.412` where the reader is. @param {number} ms since 1970 */
@@ -119,7 +124,8 @@ function spellNumber(value) {
 /** A measurement with its unit. @param {number} value @param {Unit} unit */
 function spellValue(value, unit) {
   if (!Number.isFinite(value)) return "NaN";
-  if (unit === "ns") return spellLength(value / 1000);
+  if (value === 0 && (unit === "ns" || unit.startsWith("bytes"))) return "0";
+  if (unit === "ns") return spellMeasured(value / 1000);
   if (unit === "bytes") return spellSize(value);
   if (unit === "bytes_per_second") return `${spellSize(value)}/s`;
   if (unit === "ratio") return `${spellNumber(value * 100)} %`;

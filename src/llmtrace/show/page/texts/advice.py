@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 ADVICE: Final[dict[str, tuple[str, str]]] = {
-    "why.same": ("the same in a terminal", "在终端中查看同样内容"),
+    "why.same": ("this view in a terminal", "在终端中查看此页内容"),
     "why.line": ("the line that failed", "出错的代码行"),
-    "why.exit": ("where it may have left", "查找可能的退出位置"),
+    "why.exit": ("where it may have exited", "查找可能的退出位置"),
     "why.kernel": ("the kernel", "内核日志"),
     "why.kernel_of": ("the kernel of {node}", "{node} 的内核日志"),
-    "why.culprit": ("the culprit alone", "只看故障 rank"),
+    "why.culprit": ("all lines of {who}", "{who} 的全部日志"),
     "why.last_steps": ("the last steps", "最后几步"),
     "why.every_line": ("every line", "全部日志"),
     "why.numbers": ("steps and numbers", "训练步与指标"),
     "why.follow": ("follow it", "持续跟踪"),
     "why.program": ("for a program", "供程序读取"),
     "hint.left": (
-        "It left by itself with exit code {code}: look for the exit({code}) or os._exit({code}) in its code, and at what it wrote to stderr last.",
+        "It exited by itself with code {code}: look for the exit({code}) or os._exit({code}) in its code, and at what it wrote to stderr last.",
         "它以退出码 {code} 自行退出：请在代码中查找 exit({code}) 或 os._exit({code})，并查看它最后写到 stderr 的内容。",
     ),
     "hint.crashed": (
@@ -25,8 +25,8 @@ ADVICE: Final[dict[str, tuple[str, str]]] = {
         "它在原生代码中崩溃{signal}：可能是扩展模块、驱动或 kernel。崩溃位置见最后几行日志中的调用栈，或 core dump（coredumpctl）。",
     ),
     "hint.killed": (
-        "It left no word of its own. Ask on its node who ended it: the kernel (out of memory?), the scheduler, or a person.",
-        "它自己没有留下任何信息。请到所在节点上查清是谁终止了它：内核（是否内存不足？）、调度系统，还是人为。",
+        "It left no word of its own. Ask on its node who sent the signal: the kernel (out of memory?), the scheduler, a person, or its own program.",
+        "它自己没有留下任何信息。请到所在节点上查清是谁发出了信号：内核（是否内存不足？）、调度系统、人为，还是程序自身。",
     ),
     "hint.asked": (
         "Somebody asked it to end{signal}: the scheduler (sacct or kubectl describe says), its launcher, or a person.",
@@ -45,6 +45,15 @@ ADVICE: Final[dict[str, tuple[str, str]]] = {
         "Compare the size that was asked for with what a step needs: a batch or sequence far too long asks at one go, a leak grows from step to step.",
         "对比申请的大小与一步正常所需：过长的 batch 或序列会一次申请过多，内存泄漏则会逐步增长。",
     ),
+    "hint.too_large": (
+        "One request was too large by itself, whatever was free: look at the shapes on the line that asked, not for a leak.",
+        "单次申请本身就过大，与剩余多少无关：请检查申请处代码行的张量形状，而不是查找泄漏。",
+    ),
+    "hint.grown": (
+        "The request was small beside what the process held: the memory had filled before. Look for what grows from step to step (a leak).",
+        "这次申请相对进程已占用的内存很小：内存此前已被占满。请查找逐步增长的部分（泄漏）。",
+    ),
+    "hint.nothing": ("Nothing to do.", "无需处理。"),
     "hint.host_oom_killed": (
         "The kernel killed it for memory: its log names the limit (the host's or a cgroup's). Is the growth in its memory a leak?",
         "内核因内存不足杀死了它：内核日志会指出是哪个上限（主机还是 cgroup）。其内存增长是否是泄漏？",

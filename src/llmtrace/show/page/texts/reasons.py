@@ -16,7 +16,7 @@ REASONS: Final[dict[str, tuple[str, str]]] = {
         "a size read from a broadcast that never arrived: look at the timeout before it",
         "大小取自从未到达的 broadcast：请看此前的超时",
     ),
-    "reason.gpu_oom": ("the GPU's memory was used up", "显存已耗尽"),
+    "reason.gpu_oom": ("an allocation of GPU memory was refused", "显存申请被拒绝"),
     "reason.nvlink_survived": ("an NVLink event that the hardware survived", "硬件已自行恢复的 NVLink 事件"),
     "reason.nvlink": ("an NVLink between GPUs failed", "GPU 之间的 NVLink 发生故障"),
     "reason.gpu_repaired": ("GPU memory was repaired or counts errors: not fatal at once", "显存已修复或正在累计错误：不会立即致命"),
@@ -56,7 +56,7 @@ REASONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "reason.shm": ("shared memory (/dev/shm) was used up", "共享内存（/dev/shm）已耗尽"),
     "reason.sigbus_line": ("SIGBUS: a mapped file or shared memory that is not there", "SIGBUS：映射的文件或共享内存不存在"),
-    "reason.host_oom": ("the host had no memory to give", "主机已无内存可分配"),
+    "reason.host_oom": ("an allocation of host memory was refused", "主机内存申请被拒绝"),
     "reason.oom_guess": (
         "a process was killed, as the kernel does when memory runs out: nobody has said so yet",
         "进程被杀死，与内核在内存耗尽时的做法一致：尚无证实",
@@ -81,8 +81,16 @@ REASONS: Final[dict[str, tuple[str, str]]] = {
     # Not from a line: exceptions, endings, absence, clocks.
     "reason.uncaught": ("an exception of the program's own code that nobody caught", "程序自身代码抛出且无人捕获的异常"),
     "reason.unmatched": ("no rule of the catalogue fits", "故障目录中没有匹配的规则"),
-    "reason.allocator_host": ("the allocator of the host had no memory left", "主机的内存分配器已无内存可用"),
-    "reason.allocator": ("the allocator of {device} had no memory left", "{device} 的分配器已无内存可用"),
+    "reason.request_free": ("one request of {size} could not be met: {free} was free", "单次申请 {size} 无法满足：剩余 {free}"),
+    "reason.request_limit": ("one request of {size} could not be met: the limit is {free}", "单次申请 {size} 无法满足：上限为 {free}"),
+    "reason.request_though": (
+        "a request of {size} could not be met though {free} was free: fragments, or a limit",
+        "申请 {size} 未能满足，而当时剩余 {free}：存在碎片或上限",
+    ),
+    "reason.request_host": ("a request of {size} was refused by the allocator of the host", "主机的内存分配器拒绝了 {size} 的申请"),
+    "reason.request": ("a request of {size} was refused by the allocator of {device}", "{device} 的分配器拒绝了 {size} 的申请"),
+    "reason.allocator_host": ("the allocator of the host refused a request", "主机的内存分配器拒绝了一次申请"),
+    "reason.allocator": ("the allocator of {device} refused a request", "{device} 的分配器拒绝了一次申请"),
     "reason.asked": ("somebody asked the process to end", "进程被要求结束"),
     "reason.sigabrt": (
         "SIGABRT: native code gave up, over a fault of its own or over a peer's",
@@ -90,15 +98,15 @@ REASONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "reason.sigbus": ("SIGBUS: a mapped file, or shared memory, that is not there", "SIGBUS：映射的文件或共享内存不存在"),
     "reason.outside": (
-        "killed from outside, and nobody has said by whom: the kernel (memory), the scheduler, or a person",
-        "被外部终止，且没有记录说明是谁：内核（内存）、调度系统，还是人为",
+        "who sent SIGKILL is on no record: the kernel (memory), the scheduler, a person, or the process itself",
+        "没有记录说明是谁发出了 SIGKILL：内核（内存）、调度系统、人为，还是进程自身",
     ),
     "reason.crash": ("{signal}: the process crashed or aborted in native code", "{signal}：进程在原生代码中崩溃或中止"),
     "reason.not_arrived": (
         "the process ended by an exception whose record did not arrive",
         "进程因异常结束，但异常记录未能送达",
     ),
-    "reason.code": ("the process left with an error code, and raised no exception", "进程以错误码退出，且没有抛出异常"),
+    "reason.code": ("the process exited with an error code, and raised no exception", "进程以错误码退出，且没有抛出异常"),
     "reason.gone": ("the process is gone without a word, and nobody saw how", "进程无声消失，如何结束的无人看到"),
     "reason.all_gone": (
         "all ranks are gone without a word, and nobody was there to see it",
@@ -126,6 +134,6 @@ REASONS: Final[dict[str, tuple[str, str]]] = {
     "reason.was_killed": ("was killed ({signal})", "被终止（{signal}）"),
     "reason.died": ("died of {signal}", "因 {signal} 终止"),
     "reason.by_exception": ("ended by an exception", "因异常结束"),
-    "reason.left": ("left with exit code {code}, without an exception", "以退出码 {code} 退出，没有异常"),
+    "reason.left": ("exited with code {code}, without an exception", "以退出码 {code} 退出，没有异常"),
     "reason.vanished": ("is gone, nobody saw how", "已消失，如何结束的无人看到"),
 }

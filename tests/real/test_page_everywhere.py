@@ -169,7 +169,15 @@ def test_a_printer_gets_what_the_print_view_shows(browser: Browser, tmp_path: Pa
             if (event.matches) window.printed = [document.querySelectorAll("#log-rows > *").length, document.getElementById("lane-canvas").offsetWidth];
         })"""
     )
+    shown.page.evaluate(
+        """() => {
+            const pen = CanvasRenderingContext2D.prototype, clear = pen.clearRect;
+            window.cleared = [];
+            pen.clearRect = function (...area) { window.cleared.push(document.documentElement.className); return clear.apply(this, area); };
+        }"""
+    )
     shown.page.pdf(format="A4")
+    assert "printing" not in shown.page.evaluate("() => window.cleared"), "on paper a clear takes away what lies below the canvas, too"
     rows, width = shown.page.evaluate("() => window.printed")
     assert rows == 120
     assert 300 < width < 700

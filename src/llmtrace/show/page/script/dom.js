@@ -85,7 +85,8 @@ function announce(words) {
 function sized(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const [across, down] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
-  if (canvas.width !== across || canvas.height !== down) {
+  const renewed = canvas.width !== across || canvas.height !== down || document.documentElement.classList.contains("printing");
+  if (renewed) {
     canvas.width = across;
     canvas.height = down;
     canvas.style.width = `${width}px`;
@@ -93,7 +94,7 @@ function sized(canvas, width, height) {
   }
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, height);
+  if (!renewed) context.clearRect(0, 0, width, height); // on paper a clear takes away what lies below the canvas, too
   return context;
 }
 

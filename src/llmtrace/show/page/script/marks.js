@@ -22,7 +22,8 @@ function drawOpen(context, track, axis, colours, top, height, drawn) {
     const right = Math.min(axis.width + 2, axis.x(track.ends[index]));
     const left = Math.max(-2, Math.min(axis.x(track.starts[index]), right - OPEN_PX));
     const width = Math.max(1, right - left);
-    context.clearRect(left, top, width, height);
+    context.fillStyle = colours.surface; // a clear would take the whole canvas off the paper
+    context.fillRect(left, top, width, height);
     hatch(context, colours.phases[phase], colours.edges[phase], left, top, width, height);
     drawn.add(phase);
   }

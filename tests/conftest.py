@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # how long an example takes says how busy the machine is
+settings.load_profile("untimed")
 
 SHM = Path("/dev/shm")
 JOB_VARIABLES = (

@@ -42,7 +42,8 @@ def test_the_demo_breaks_a_rank_and_shows_it(llmtrace_dirs: Directories, fault: 
 
 def test_the_demo_without_a_fault_shows_a_clean_end(llmtrace_dirs: Directories) -> None:
     text = demo("none", llmtrace_dirs.path)
-    assert "steps (0-119), every exit code 0; nothing broke." in " ".join(text.split())
+    first = " ".join(text.split()).partition("nothing broke.")[0]  # whether all exit codes were seen depends on who reaps first
+    assert re.search(r"finished cleanly at .*\b119\b", first)
     assert "✗" not in text
     assert f"The same as a page: {llmtrace_dirs.path / 'page.html'}\n" in text
     assert (llmtrace_dirs.path / "page.html").read_text().rstrip().endswith("</html>")

@@ -418,5 +418,5 @@ def test_a_running_job_has_no_ends_and_its_current_phase_goes_on_to_the_end_of_t
 def test_the_language_that_was_asked_for_is_passed_on() -> None:
     assert (paged(kill(), "zh").language, paged(kill()).language) == ("zh", "")
     assert spelled(paged(kill()).head.sentence, "zh") == (
-        "03:14:07.412，node-a 上的 rank 1 在第 340 步的前向传播中被 SIGKILL 终止；随后 rank 0, 2, 3 与对端断开连接（+310 ms）。"
+        "03:14:07.412，node-a 上的 rank 1 在第 340 步的前向传播中被 SIGKILL 终止；随后 rank 0, 2, 3 失去与对端的连接（+310 ms）。"
     )

@@ -167,7 +167,7 @@ function drawBand(context, band, axis, y, colours) {
 
 /**
  * @param {CanvasRenderingContext2D} context @param {Curve} curve @param {Axis} axis @param {(value: number) => number} y @param {string} colour
- * @param {number} [until] to where the last value is held flat
+ * @param {number} [until] to where the last value is held, dotted
  */
 function drawCurve(context, curve, axis, y, colour, until) {
   const last = Math.min(curve.times.length, placeOf(curve.times, axis.view.to) + 1);
@@ -184,8 +184,15 @@ function drawCurve(context, curve, axis, y, colour, until) {
     }
     drawing = Number.isFinite(curve.values[index]);
   }
-  if (drawing && until !== undefined && last === curve.times.length && until > curve.times[last - 1]) context.lineTo(axis.x(until), y(curve.values[last - 1]));
   context.stroke();
+  if (drawing && until !== undefined && last === curve.times.length && until > curve.times[last - 1]) {
+    context.beginPath();
+    context.setLineDash([1, 4]); // nobody measured it any more
+    context.moveTo(axis.x(curve.times[last - 1]), y(curve.values[last - 1]));
+    context.lineTo(axis.x(until), y(curve.values[last - 1]));
+    context.stroke();
+    context.setLineDash([]);
+  }
   drawPoints(context, curve, axis, y, colour);
 }
 

@@ -81,7 +81,7 @@ def program(text: str, folder: Path, name: str = "job.py") -> Path:
     return path
 
 
-def run(script: Path, *arguments: str, before: tuple[str, ...] = (), timeout: float = 90, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(script: Path, *arguments: str, before: tuple[str, ...] = (), timeout: float = 150, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a program with this Python, `before` it a launcher's words."""
     command = [sys.executable, *before, str(script), *arguments]
     return subprocess.run(command, env={**os.environ, **environ}, capture_output=True, text=True, timeout=timeout, check=False, cwd=script.parent)
